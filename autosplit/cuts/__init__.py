@@ -1,9 +1,9 @@
 """Legal cuts of a graph: downsets as bitsets of op indices.
 
-``downsets`` has the bitsets, ``stages`` what lies between nested cuts, ``counting`` how many there
-are, ``contraction`` ops that stay together, ``groups`` cuts near one that tears them,
-``orders`` topological orders.
-Imports ``graph`` and ``errors``.
+``downsets`` enumerates the cuts, ``stages`` converts nested cuts to stages and back, ``counting``
+counts cuts, ``contraction`` merges ops that must stay together, ``groups`` finds the nearest cuts
+that hold no such group in part, ``orders`` has topological orders.
+Imports ``graph``, ``errors`` and ``lazy``.
 """
 
 from autosplit.cuts.contraction import Contraction, contract

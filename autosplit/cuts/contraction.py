@@ -1,6 +1,6 @@
-"""Ops that must stay on one stage, contracted to one group; groups on a cycle become one.
+"""Contraction of ops that must stay on one stage into groups; groups on a cycle are merged.
 
-A stage between two nested downsets is convex, so groups on a cycle can never be apart.
+A stage between two nested downsets is convex, so it holds all groups of a cycle or none of them.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def contract(predecessors: Sequence[int], keep_together: Iterable[int] = ()) -> 
     The bitsets may overlap. Ops may stand in any order and ``predecessors`` may have cycles.
     """
     size = len(predecessors)
-    # Groups of one op are nothing to contract.
+    # A group of one op needs no contraction.
     linked = [list(members(ops)) for ops in keep_together if ops.bit_count() > 1]
     if not linked and all(not producers >> i for i, producers in enumerate(predecessors)):
-        # Nothing to contract and in order already: the common case, without loading networkx.
+        # The common case, nothing to contract and already in order, does not load networkx.
         return Contraction(tuple(1 << i for i in range(size)), tuple(predecessors))
     import networkx as nx
 
@@ -60,7 +60,7 @@ def contract(predecessors: Sequence[int], keep_together: Iterable[int] = ()) -> 
         graph.add_edges_from(pairwise([*ops, ops[0]]))
     components: Any = nx.condensation(graph)
     ops_of = {node: bitset(ops) for node, ops in components.nodes(data="members")}
-    # Of the groups that are ready, the one with the earliest op comes first.
+    # Among the groups that are ready, the one with the earliest op comes first.
     first_op = {node: next(members(ops)) for node, ops in ops_of.items()}
     order = list(nx.lexicographical_topological_sort(components, key=first_op.__getitem__))
     place = {node: g for g, node in enumerate(order)}

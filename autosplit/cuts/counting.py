@@ -1,9 +1,9 @@
-"""How many legal cuts there are, counted without listing them.
+"""Counts the legal cuts of a graph without listing them.
 
-The number multiplies over connected components. An op that is comparable to all others splits it in
-two: the cuts before the op, and those behind it. What is left is counted op by op: the ops are
-taken or left in a topological order, and all choices that agree on the ops with readers still to
-come are counted together.
+The count of a graph is the product over its connected components. For a component with an op that
+is comparable to all others, it is the count of the ops before that op plus that of those after it.
+Other components are counted by dynamic programming: each op in a topological order is taken or left
+out, and all choices that agree on the taken ops with later readers are one state.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from operator import or_
 
 from autosplit.cuts.downsets import Ordered, bitset, closures, full, members
 
-STATES = 500_000  # states of a count: about a second
+STATES = 500_000  # states after which a count stops: about a second
 
 
 @dataclass(frozen=True)
@@ -27,23 +27,23 @@ class Count:
 
 
 def count(graph: Ordered, limit: int = STATES) -> Count:
-    """The number of downsets, the empty and the full one included; stops after ``limit`` states."""
+    """Count the downsets, including the empty and the full one; stop after ``limit`` states."""
     counter = _Counter(graph.predecessors, limit)
     total, complete = 1, True
     for component in counter.components(full(graph)):
         number = counter.number(component)
         if number is None:
-            # Any one order of the ops has this many cuts.
+            # A lower bound: the number of cuts along any one topological order.
             number, complete = component.bit_count() + 1, False
         total *= number
     return Count(total, complete)
 
 
 class _Counter:
-    """Counts the downsets of sets of ops until ``limit`` states were looked at.
+    """Counts the downsets of sets of ops, in at most ``limit`` states.
 
-    ``direct`` are the producers of each op that no other producer of it depends on, ``readers`` the
-    reverse; ``below`` and ``above`` are all ops that it depends on, or that depend on it.
+    ``direct``: for each op its producers that no other of its producers depends on; ``readers`` is
+    the reverse. ``below`` and ``above``: all ops that an op depends on, and all that depend on it.
     """
 
     def __init__(self, predecessors: Sequence[int], limit: int) -> None:
@@ -61,7 +61,7 @@ class _Counter:
                 self.above[p] |= 1 << i
 
     def components(self, ops: int) -> list[int]:
-        """The connected parts of some ops, as bitsets."""
+        """The connected components of a set of ops, as bitsets."""
         parts = []
         while ops:
             part = new = ops & -ops
@@ -76,7 +76,7 @@ class _Counter:
         return parts
 
     def number(self, ops: int) -> int | None:
-        """The number of downsets of some ops, None past the limit."""
+        """The number of downsets of a set of ops; None if the limit is exceeded."""
         total = 1
         for component in self.components(ops):
             waists = [i for i in members(component) if self._is_waist(i, component)]
@@ -96,7 +96,7 @@ class _Counter:
         return ops & ~(self.below[op] | self.above[op]) == 1 << op
 
     def _op_by_op(self, ops: int) -> int | None:
-        """A state has those ops with readers to come that were taken."""
+        """Count by dynamic programming; a state is the set of taken ops that have later readers."""
         states, left = {0: 1}, ops
         for op in self._narrow_order(ops):
             left &= ~(1 << op)
@@ -116,9 +116,9 @@ class _Counter:
         return states[0]
 
     def _narrow_order(self, ops: int) -> list[int]:
-        """A topological order with few ops that have readers to come, so that there are few states.
+        """A topological order in which few ops at a time have later readers, for few states.
 
-        The next op is the one that ends most of these, then the one of the newest producer.
+        The next op is the one that adds fewest of these; ties go to the newest producer.
         """
         order: list[int] = []
         age = dict.fromkeys(members(ops), -1)

@@ -12,11 +12,11 @@ from autosplit.errors import Infeasible
 
 
 class Ordered(Protocol):
-    """A graph as cuts need it: for each op, in topological order, the ops it reads from."""
+    """A graph of ops in topological order, given by the producers of each op."""
 
     @property
     def predecessors(self) -> Sequence[int]:
-        """Bitsets of direct producers; those of op i hold only bits below i."""
+        """For each op the bitset of its direct producers, which have lower indices than the op."""
         ...
 
 
@@ -54,7 +54,7 @@ def closure(graph: Ordered, ops: int | Iterable[int]) -> int:
     """The smallest downset that holds ``ops`` (a bitset, or op indices)."""
     downset = ops if isinstance(ops, int) else bitset(ops)
     remaining = downset
-    # Producers stand earlier, so from the last op back each one is visited once.
+    # Producers have lower indices, so going back from the last op visits each op once.
     while remaining:
         last = remaining.bit_length() - 1
         downset |= graph.predecessors[last]
@@ -81,8 +81,7 @@ def downsets(graph: Ordered, limit: int | None = None) -> tuple[int, ...]:
         TooManyDownsets: There are more than ``limit``.
     """
     rows = [0]
-    # No downset before this place in the list holds the op, so only those from there on can hold
-    # an op that reads from it.
+    # Place in ``rows`` of the first downset with each op: the bases for its readers start there.
     first = [0] * len(graph.predecessors)
     for i, producers in enumerate(graph.predecessors):
         start = max((first[p] for p in members(producers)), default=0)

@@ -1,4 +1,4 @@
-"""Downsets near another that hold each group of ops in whole or not at all."""
+"""The downsets nearest to a given one that hold each group of ops in whole or not at all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from autosplit.cuts.downsets import Ordered, closure, members
 
 
 def with_whole_groups(graph: Ordered, downset: int, groups: Sequence[int]) -> int:
-    """The smallest downset that holds another and no group in part."""
+    """The smallest downset that includes ``downset`` and holds no group in part."""
     while torn := _torn(downset, groups):
         for group in torn:
             downset = closure(graph, downset | group)
@@ -16,11 +16,11 @@ def with_whole_groups(graph: Ordered, downset: int, groups: Sequence[int]) -> in
 
 
 def without_torn_groups(graph: Ordered, downset: int, groups: Sequence[int]) -> int:
-    """The largest downset that another holds and that has no group in part."""
+    """The largest downset within ``downset`` that holds no group in part."""
     while torn := _torn(downset, groups):
         for group in torn:
             downset &= ~group
-        # Producers stand earlier, so an op that lost one is met after it.
+        # Producers have lower indices, so an op is visited after the producers that it may lose.
         for op in members(downset):
             if graph.predecessors[op] & ~downset:
                 downset &= ~(1 << op)
@@ -28,7 +28,7 @@ def without_torn_groups(graph: Ordered, downset: int, groups: Sequence[int]) -> 
 
 
 def last_ops(graph: Ordered, downset: int) -> int:
-    """The ops of a downset that no other op of it reads."""
+    """The ops of a downset whose outputs no other op of the downset reads."""
     read = 0
     for op in members(downset):
         read |= graph.predecessors[op]

@@ -57,7 +57,7 @@ def breadth_first(predecessors: Sequence[int]) -> list[int]:
 
 
 def backwards(predecessors: Sequence[int]) -> list[int]:
-    """Depth first from the last results back: producers as late as they can be."""
+    """Depth first, backwards from the ops without readers: each producer as late as possible."""
     order: list[int] = []
     done = 0
     readers = successors(predecessors)

@@ -38,13 +38,13 @@ def live(graph: FusedGraph, downset: int) -> tuple[str, ...]:
 
 
 def stages_between(graph: Ordered, cuts: Iterable[int]) -> Stages:
-    """The op indices of each stage between nested cuts, which are not checked."""
+    """The op indices of each stage between nested cuts; the cuts are not checked."""
     ends = pairwise((0, *cuts, full(graph)))
     return tuple(tuple(members(after & ~before)) for before, after in ends)
 
 
 def cuts_between(stages: Sequence[Iterable[int]]) -> tuple[int, ...]:
-    """The cuts between stages, which are not checked; the inverse of ``stages_between``."""
+    """The cuts between stages; the stages are not checked. The inverse of ``stages_between``."""
     return tuple(accumulate(map(bitset, stages[:-1]), int.__or__))
 
 
@@ -71,7 +71,7 @@ def cuts_of(graph: Named, stages: Sequence[Iterable[int]]) -> tuple[int, ...]:
     """The K-1 nested cuts between K stages of op indices; the inverse of ``stages``.
 
     Raises:
-        SplitError: An op is in no stage or in two, a stage is empty, or they are not in order.
+        SplitError: An op is in no stage or in two, or a stage is empty or out of order.
     """
     assigned = 0
     for number, ops in enumerate(stages):

@@ -3,18 +3,18 @@
 Read in this order:
 
 - ``costs``: the cost table, and what a stage costs in each of its rows.
-- ``problem``: what is asked (``Question``), and the arrays that a search works on.
+- ``problem``: the question to the planner, and the arrays that a search works on.
 - ``evaluation``: what a given deployment costs, in plain Python.
 - ``bound``: a proven bound of the period. ``cut_set``: which cuts are searched.
 - ``stage_loads``: the loads of all stages between some cuts. ``search``: the one search over them.
-- ``solver``: ``partition``, the best deployment. ``labels``: the k best, and those on the front of
-  period and latency. ``explain``: why there is none.
+- ``solver``: ``partition`` finds the best deployment. ``labels``: the k best ones and the Pareto
+  front of period and latency. ``explain``: the errors where there is no deployment.
 - ``split``: splits on devices that are given one by one and may share cores.
-- ``moves`` and ``batch``: deployments near one, and the costs of many at once, for a study.
-- ``workload``: what a deployment does under load, simulated, and how much it serves within a limit.
+- ``moves`` and ``batch``, for studies: neighbours of a deployment, and the costs of many at once.
+- ``workload``: simulates a deployment under load, and finds its goodput within a latency limit.
 
 Imports numpy, networkx, the standard library, ``autosplit.cuts``, ``deployment``, ``graph``,
-``units`` and ``errors``; no file and no clock.
+``units``, ``lazy`` and ``errors``; it opens no file and reads no clock.
 """
 
 from autosplit.deployment import Option, Row, Stage

@@ -1,8 +1,8 @@
-"""Many deployments at once: their loads under many costs as arrays.
+"""Evaluates many deployments at once: their loads under many costs, as arrays.
 
-Costs may differ in the times of ops and in overheads, never in what transfers cost. So transfers
-are added up once a stage and stored. Neighbouring deployments share most of their stages, and each
-stage is timed once.
+Costs may differ in the times of ops and in overheads, but not in the costs of transfers, so the
+transfers of a stage are added up once and stored. Neighbouring deployments share most of their
+stages, and the load of each distinct stage is computed once.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _Columns = tuple[Index, Array, Array, tuple[float, float, float]]
 class Batch:
     """Some deployments as arrays; axes: deployment, stage, option.
 
-    ``parts``: the place of each option's stage among different ones, -1 for none; ``replicas``: 0
-    for none; ``share``: of a stage with states, what all its replicas divide the longest load by,
-    else 0; ``busy``: how many devices a deployment takes; ``batch``: items at once. ``row``,
-    ``work`` and ``fixed`` are those of the different stages: its row, the known time of each op in
-    it, and what its transfers take, infinite where it cannot run. ``memory``: bytes of the largest
-    stage of each deployment, over its limit.
+    A part is a distinct pair of a row and the ops of a stage. ``parts``: the part of each option,
+    -1 for none; ``replicas``: 0 for none; ``share``: the number that the longest load of a stage
+    with states is divided by for its period, else 0; ``busy``: how many devices a deployment takes;
+    ``batch``: items at once. ``row``, ``work`` and ``fixed``: of each part the row, the known time
+    of each of its ops, and the time of its transfers, infinite if it cannot run. ``memory``: bytes
+    of the largest stage of each deployment, divided by its limit.
     """
 
     deployments: tuple[tuple[Stage, ...], ...]
@@ -52,9 +52,9 @@ class Batch:
         return len(self.deployments)
 
     def part_loads(self, factors: Array, overheads: Array) -> Array:
-        """The load of each different stage under costs: factors by row and op, overheads by row.
+        """The load of each part under some costs: factors by row and op, overheads by row.
 
-        Several costs are the first axis of both, and of all that follows from them.
+        For several costs, both arrays and all results have a further first axis.
         """
         loads = np.empty((*overheads.shape[:-1], len(self.row)))
         for row in np.unique(self.row):
@@ -78,7 +78,7 @@ class Batch:
             periods = np.where(rates > 0, 1 / rates, math.inf)
             longest = loads.max(axis=-1, initial=0.0)
             periods = np.where(self.share > 0, longest / self.share, periods)
-        # Where no replica computes anything, or where there is no stage.
+        # The period is 0 where no replica computes anything, or where there is no stage.
         is_used = self.replicas.sum(axis=-1) > 0
         periods = np.where(is_used & (longest > 0), periods, 0.0)
         return np.asarray(np.where(np.isinf(longest), math.inf, periods))
@@ -129,7 +129,7 @@ class BatchEvaluator:
             here = d, slice(rows), slice(width)
             places[here], replicas[here], share[here[:2]] = columns[d][:3]
         used, parts = np.unique(places, return_inverse=True)
-        # The first one stands for no stage.
+        # The first place is -1 if some deployment has no such option.
         first = int(len(used) > 0 and used[0] < 0)
         used, parts = used[first:].tolist(), parts.reshape(places.shape) - first
         work = np.zeros((len(used), len(self.costs.names)))
@@ -147,7 +147,7 @@ class BatchEvaluator:
         return batch.periods(batch.loads(batch.part_loads(ones, self.overheads)))
 
     def _columns_of(self, deployment: tuple[Stage, ...]) -> _Columns:
-        """The columns of a deployment, which are stored."""
+        """The columns of a deployment, computed once and stored."""
         columns = self._columns.get(deployment)
         if columns is None:
             shape = len(deployment), max(len(stage.options) for stage in deployment)
@@ -167,7 +167,7 @@ class BatchEvaluator:
         return columns
 
     def _place(self, row: Row, ops: tuple[int, ...]) -> int:
-        """The number of a stage; what is known of it is stored."""
+        """The number of a part; its values are computed once and stored."""
         part = row, ops
         place = self._places.get(part)
         if place is None:

@@ -2,8 +2,8 @@
 
 Give each kind of device a weight such that the weights of all devices sum to 1. Within a period P a
 device computes for at most P, so the weighted sum of the times of all ops, each at its cheapest
-weighted row, is at most P. With the best weights that is the bound of the linear program that
-shares ops out to devices, whose dual variables they are.
+weighted row, is at most P. With the best weights, which are its dual variables, this is the bound
+of the linear program that shares the ops out to the devices.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _ROUNDS = 40
 
 @dataclass(frozen=True)
 class Weights:
-    """``of_row``: the weight of what a replica takes in each row; ``of_state``: of what is taken.
+    """Device weights, and the lower ``bound`` of the period that they prove.
 
-    ``bound``: of every period.
+    ``of_row``: of the devices of a replica in each row; ``of_state``: of those taken in each state.
     """
 
     of_row: Array
@@ -31,12 +31,12 @@ class Weights:
 
 
 def weights_of(problem: Problem) -> Weights:
-    """Weights of the devices with a large bound, and that bound."""
+    """Weights of the devices that prove a large bound, and that bound."""
     kinds = list(problem.question.devices)
     counts = np.array(list(problem.question.devices.values()), dtype=np.float64)
     axis = np.array([kinds.index(row.kind) for row in problem.rows])
     takes = np.array(problem.takes, dtype=np.float64)
-    # Device time that each op takes at least on each kind.
+    # The least device time of each op on each kind.
     spent = np.full((len(kinds), problem.size), math.inf)
     np.minimum.at(spent, axis, problem.times * takes[:, None])
     of_kind = _device_weights(spent, counts)
@@ -50,7 +50,7 @@ def weights_of(problem: Problem) -> Weights:
 
 
 def _largest_op(problem: Problem) -> float:
-    """The least period of the group that takes longest, on its best devices."""
+    """The longest of the least periods of single groups, each on its best devices."""
     alone = problem.times + problem.overheads[:, None]
     question, streams = problem.question, problem.costs.streams
     pairs = zip(problem.rows, problem.takes, strict=True)
@@ -86,7 +86,7 @@ def _device_weights(spent: Array, counts: Array) -> Array:
         return even
     finite = np.isfinite(spent)
     mean = np.where(finite, spent, 0.0).sum(axis=1) / np.maximum(finite.sum(axis=1), 1)
-    # A kind without any work would be infinitely fast.
+    # The lower limit keeps a kind without any work from being infinitely fast.
     speed = 1 / np.maximum(mean, mean.max() * 1e-9 + 1e-300)
     weights, best, most = speed / (speed * counts).sum(), even, 0.0
     for n in range(_ROUNDS):

@@ -1,14 +1,14 @@
-"""The cost model: what a stage costs in each line of a table.
+"""The cost model: the load of a stage in each row of a cost table.
 
 A row of the table is a kind of device, a runtime, a number of threads and a batch. In row r, whose
 devices are of kind k, the load of a stage S is, for each item,
     overhead[r] + sum of times[r][op] over the ops of S
     + receive[k][t] once for each tensor t that S reads and does not make
     + send[k][t] once for each tensor t that S makes and a later stage reads.
-It is infinite where the row cannot compute an op of S, or cannot separate S from the ops beside it.
-The memory of a replica is the sum of ``sizes`` over its ops, plus, where ``activations`` is set,
-for each item of a batch the bytes of the tensors that it receives and of those that it sends. Times
-are in ms for measured nets and in any one unit for graph files.
+It is infinite where the row cannot compute an op of S, or where S holds only a part of a group that
+the row cannot separate. The memory of a replica is the sum of ``sizes`` over its ops; with
+``activations``, the bytes of the tensors that it receives and sends are added for each item of a
+batch. Times are in ms for measured nets and in any one unit for graph files.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Link:
-    """How a device moves a tensor in or out, in the model's unit of time.
+    """The cost of moving a tensor into or out of a device, in the model's unit of time.
 
     ``bandwidth`` is in bytes per unit of time, per ms for measured nets; infinite where moving
     costs nothing.
@@ -56,9 +56,9 @@ class Link:
 
 @dataclass(frozen=True)
 class Kind:
-    """Devices that cost the same: the time to send and to receive each tensor, empty for none.
+    """A kind of equal devices: their times to send and to receive each tensor, empty for zeros.
 
-    ``memory``: bytes that a replica may have there, infinite for no limit.
+    ``memory``: the most bytes that a replica may take there, infinite for no limit.
     """
 
     name: str = ""
@@ -69,10 +69,10 @@ class Kind:
 
 @dataclass(frozen=True)
 class RowCosts:
-    """A row of the cost table: the time of each op for an item, infinite where it cannot run.
+    """A row of the cost table: the time of each op for an item, infinite if it cannot run there.
 
-    ``groups``: bitsets of ops that the runtime cannot separate. A stage with a part of a group
-    cannot be computed in this row.
+    ``groups``: bitsets of ops that the runtime cannot separate. A stage that holds only a part of a
+    group cannot be computed in this row.
     """
 
     row: Row
@@ -81,7 +81,7 @@ class RowCosts:
     groups: tuple[int, ...] = ()
 
     def separated_by(self, ops: int) -> bool:
-        """Whether a stage of these ops holds a part of some group."""
+        """Whether a stage of these ops holds only a part of some group."""
         return any(0 != group & ops != group for group in self.groups)
 
 
@@ -89,12 +89,12 @@ class RowCosts:
 class CostModel:
     """Costs of ops and tensors.
 
-    ``names``: op names in a topological order; ``ids``: how the user calls them (node ids of a
+    ``names``: op names in a topological order; ``ids``: the user's names for them (node ids of a
     graph file, else names); ``predecessors``: bitset of producers per op; ``rows``: the cost table;
     ``kinds``: the devices of its rows, by name; ``sizes``: bytes of weights per op; ``groups``:
     bitsets of ops that stay on one stage in every row; ``flops`` per op, 0 where unknown.
-    ``states``: by name those of ``groups`` that a state binds; ``streams`` streams, whose items
-    come in turn, have them.
+    ``states``: the name of each state, and the one of ``groups`` that it binds to one stage;
+    ``streams``: the number of streams that have these states, whose items come in turn.
 
     Raises:
         GraphError: A cost is negative or NaN, a table has a wrong length, or ops are out of order.
@@ -130,7 +130,7 @@ class CostModel:
         return {kind.name: place for place, kind in enumerate(self.kinds)}
 
     def kind_of(self, row: Row) -> Kind:
-        """The devices of a row."""
+        """The kind of device of a row."""
         return self.kinds[self.kind_index[row.kind]]
 
     @cached_property
@@ -141,7 +141,7 @@ class CostModel:
 
     @cached_property
     def stateful(self) -> int:
-        """Bitset of the ops that states bind: replicas of a stage with any hold whole streams."""
+        """Bitset of the ops that states bind; a replica with any of them serves whole streams."""
         return reduce(or_, (ops for _, ops in self.states), 0)
 
     def has_state(self, ops: Iterable[int]) -> bool:
@@ -155,7 +155,7 @@ class CostModel:
 
     @cached_property
     def alike(self) -> Mapping[str, str]:
-        """For each kind the first one that costs the same in every row."""
+        """For each kind of device the first kind that has the same costs in every row."""
         first: dict[object, str] = {}
         names = {}
         for kind in self.kinds:
@@ -166,7 +166,7 @@ class CostModel:
         return names
 
     def with_memory(self, limit: float) -> CostModel:
-        """The same costs where a replica may have so many bytes, on every kind of device."""
+        """The same costs with a memory limit in bytes for a replica on every kind of device."""
         return replace(self, kinds=tuple(replace(kind, memory=limit) for kind in self.kinds))
 
     def with_groups(self, groups: Iterable[Iterable[int]]) -> CostModel:
@@ -174,13 +174,13 @@ class CostModel:
         return replace(self, groups=(*self.groups, *map(bitset, groups)))
 
     def without_states(self, names: Collection[str]) -> CostModel:
-        """The same costs where some states bind no ops."""
+        """The same costs without the groups that the states of these names bind."""
         dropped = {ops for name, ops in self.states if name in names}
         return replace(self, groups=tuple(ops for ops in self.groups if ops not in dropped))
 
 
 def disjoint(sets: Iterable[int]) -> list[int]:
-    """The unions of the bitsets that overlap."""
+    """Merge bitsets that overlap, until all are disjoint."""
     unions: list[int] = []
     for union in sets:
         apart = []
@@ -194,7 +194,7 @@ def disjoint(sets: Iterable[int]) -> list[int]:
 
 
 def common_groups(groups: Iterable[int], separate: Iterable[Sequence[int]]) -> tuple[int, ...]:
-    """Bitsets of the ops that nobody can separate: of ``groups``, and each of ``separate``."""
+    """The sets of ops that stay together whichever of ``separate`` is added to ``groups``."""
     common: list[int] | None = None
     for sets in separate:
         together = disjoint((*groups, *sets))

@@ -1,6 +1,6 @@
-"""Sets of cuts: all downsets of a graph, or where these are too many some near good op orders.
+"""Sets of cuts: all downsets of a graph or, if there are too many, those near good op orders.
 
-A set is a matrix of 64-bit words, one row a downset of groups.
+A set is a matrix of 64-bit words; each row is a downset of groups.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from autosplit.planner.problem import Deadline, OutOfTime, Problem
 Words = NDArray[np.uint64]
 
 TABLE_BYTES = 200_000_000  # for a set of cuts and what is stored beside it
-_CHUNK = 256  # rows whose unpacked bits stay in the cache; products stay too small for threads
-_ROWS = 6000  # of a set near a split
+_CHUNK = 256  # rows whose unpacked bits fit the cache; products with them start no threads
+_ROWS = 6000  # rows of a set of cuts near a split
 _CENTRES = 32  # cuts near those of the best split whose neighbours are searched too
 
 
 def width(groups: int) -> int:
-    """Words in a row."""
+    """The number of words in a row."""
     return max(1, -(-groups // 64))
 
 
 def to_words(downsets: Sequence[int], groups: int) -> Words:
-    """Rows for bitsets."""
+    """A matrix with a row for each bitset."""
     size = width(groups) * 8
     data = b"".join(d.to_bytes(size, "little") for d in downsets)
     return np.frombuffer(data, dtype="<u8").reshape(len(downsets), size // 8)
@@ -44,7 +44,7 @@ def to_int(words: Words) -> int:
 
 
 def to_bits(words: Words, groups: int) -> NDArray[np.uint8]:
-    """One column a group, 0 or 1."""
+    """The bits of the rows as numbers 0 or 1, in one column per group."""
     raw = np.ascontiguousarray(words, dtype="<u8").view(np.uint8)
     return np.unpackbits(raw, axis=1, count=groups, bitorder="little")
 
@@ -60,7 +60,7 @@ def merge(*parts: Words) -> Words:
 
 
 def row_limit(problem: Problem) -> int:
-    """How many cuts are listed at most."""
+    """The largest number of cuts that are listed."""
     return TABLE_BYTES // (8 * width(problem.size) + 64)
 
 
@@ -90,7 +90,7 @@ def all_cuts(predecessors: Sequence[int], limit: int, deadline: Deadline | None 
             raise TooManyDownsets(
                 f"the graph has more than {limit} legal cuts; they are too many to list"
             )
-        # No more rows are added than there are, so doubling is enough.
+        # At most as many rows are added as there are, so doubling the array is enough.
         if count + len(bases) > len(rows):
             rows = np.concatenate([rows, np.zeros_like(rows)])
         new = rows[bases]
@@ -111,12 +111,12 @@ def along_orders(problem: Problem) -> Words:
 def near(
     problem: Problem, split: Sequence[Sequence[int]], random: Random, size: int = _ROWS
 ) -> Words:
-    """The cuts of a good split, some near them, and cuts along random orders; ``size`` or so."""
+    """About ``size`` cuts: those of a good split, some near them, some along random orders."""
     before, group_of = problem.contraction.predecessors, problem.contraction.group_of
     cuts = cuts_between([[group_of[op] for op in ops] for ops in split])
     downsets = {0, (1 << problem.size) - 1, *cuts}
     for n in range(max(4, size // (2 * problem.size))):
-        # By turns through the best cuts and anywhere.
+        # Every other order passes through the cuts of the split, the others are free.
         order = _order_through(before, cuts if n % 2 else [], random)
         downsets.update(_prefixes(order))
     once = _sample(_exchanged(before, cuts), size // 3, random)
@@ -131,7 +131,7 @@ def _prefixes(order: Sequence[int]) -> list[int]:
 
 
 def _exchanged(before: Sequence[int], cuts: Sequence[int]) -> list[int]:
-    """The cuts with one group more, one fewer, or one instead of another."""
+    """The cuts that differ from given ones by one group added, removed or exchanged."""
     after = [bitset(groups) for groups in successors(before)]
     neighbours: set[int] = set()
     for cut in cuts:
@@ -148,7 +148,7 @@ def _sample(cuts: list[int], count: int, random: Random) -> list[int]:
 
 
 def _order_through(before: Sequence[int], cuts: Sequence[int], random: Random) -> list[int]:
-    """A random order that passes through nested cuts, half of the time but for one of them."""
+    """A random order through nested cuts; half of the time one of the cuts is left out."""
     if not cuts:
         return random_order(before, random)
     skipped = random.randrange(len(cuts)) if random.random() < 0.5 else -1

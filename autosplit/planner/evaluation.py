@@ -1,6 +1,6 @@
-"""A deployment and what it costs: the reference arithmetic, in plain Python.
+"""The cost of a given deployment: the reference arithmetic, in plain Python.
 
-Every result of a search is costed with it.
+The costs of every search result are computed here.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from autosplit.planner.costs import CostModel
 
 @dataclass(frozen=True)
 class Plan:
-    """A deployment and its cost; ``lower_bound`` is a proven bound of the period.
+    """A deployment and its cost; ``lower_bound`` is a proven lower bound of the period.
 
-    ``loads``: the time of an item in a replica of each stage, the longest where its replicas
-    differ; ``periods``: what its replicas make of it; ``period``: the largest of these; ``latency``
-    of an item that goes through the stages one after the other, in the model's unit of time;
-    ``memory``: bytes of a replica of each stage; ``bytes_moved``: bytes that stages receive from
-    other stages for one item; ``optimal``: whether no deployment has a shorter period; ``note``:
-    what limit was met and what was done.
+    ``loads``: for each stage the time of an item in a replica, the longest if replicas differ;
+    ``periods``: for each stage the time between two results of all its replicas; ``period``: the
+    largest of these; ``latency``: the time of an item through all stages, in the model's unit of
+    time; ``memory``: bytes of a replica of each stage; ``bytes_moved``: bytes that stages receive
+    from other stages for one item; ``optimal``: whether no deployment has a shorter period;
+    ``note``: which limit was met, and what the planner did about it.
     """
 
     stages: tuple[Stage, ...]
@@ -56,14 +56,14 @@ class Plan:
 
     @property
     def rank(self) -> tuple[float, float, float]:
-        """What plans are ordered by: period, latency, bytes moved."""
+        """The sort key of plans: period, latency, bytes moved."""
         return self.period, self.latency, self.bytes_moved
 
 
 def evaluate(costs: CostModel, stages: Sequence[Stage]) -> Plan:
     """The cost of a given deployment, stages in pipeline order.
 
-    Memory limits do not raise, and a row that cannot run an op has an infinite load.
+    Memory limits are not checked; a stage in a row that cannot run its ops has an infinite load.
 
     Raises:
         SplitError: The stages are no legal split, or have a row without costs or no replica.
@@ -116,8 +116,8 @@ def period_of(costs: CostModel, stage: Stage, loads: Sequence[float]) -> float:
     """The time between two results of a stage whose options have these loads.
 
     The replicas take items from one queue, the first free one the oldest item, so their rates add
-    up. With states a replica holds whole streams. The one with the most, and all streams give as
-    many items, computes the items of ceil(streams / replicas) of them one after the other.
+    up. With states each replica serves whole streams, which all have equally many items; the
+    busiest replica computes those of ceil(streams / replicas) streams, one after the other.
     """
     if costs.has_state(stage.ops):
         return max(loads) * math.ceil(costs.streams / stage.replicas) / costs.streams
@@ -132,7 +132,7 @@ def period_of(costs: CostModel, stage: Stage, loads: Sequence[float]) -> float:
 def load(
     costs: CostModel, row: Row, ops: Iterable[int], received: Sequence[int], sent: Sequence[int]
 ) -> float:
-    """The time of an item in a stage of some ops; the tensors that it moves are given by index."""
+    """The time of an item in a stage of some ops; ``received`` and ``sent`` are tensor indices."""
     costs_of_row, kind = costs.rows[costs.row_index[row]], costs.kind_of(row)
     if costs_of_row.separated_by(bitset(ops)):
         return math.inf

@@ -1,4 +1,4 @@
-"""Why no deployment satisfies a question, for the error message."""
+"""The errors that say why no deployment satisfies a question."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from autosplit.units import size
 
 
 class NotFound(Infeasible):
-    """Nothing was found, which does not prove that there is nothing."""
+    """No deployment was found, which does not prove that there is none."""
 
 
 def not_found(costs: CostModel, question: Question, late: bool) -> NotFound:
@@ -24,7 +24,7 @@ def not_found(costs: CostModel, question: Question, late: bool) -> NotFound:
 
 
 def infeasible(costs: CostModel, question: Question, max_period: float = 0.0) -> Infeasible:
-    """The error where there is none."""
+    """The error where no deployment satisfies the question."""
     message = f"no {_asked(costs, question)}"
     if max_period:
         return Infeasible(f"{message} has a period of at most {max_period:g}; give a longer one")
@@ -47,7 +47,7 @@ def too_many_stages(costs: CostModel, stages: int) -> Infeasible | None:
 
 
 def unsupported(costs: CostModel) -> str:
-    """The first op that no row of the costs can run; empty without one."""
+    """A message about the first op that no row of the costs can run; empty without one."""
     for i, name in enumerate(costs.names):
         if all(row.times[i] == math.inf for row in costs.rows):
             return f"op '{name}' is supported on no device; leave it out or add a device for it"
@@ -55,7 +55,7 @@ def unsupported(costs: CostModel) -> str:
 
 
 def too_large(costs: CostModel, question: Question) -> str:
-    """What exceeds the memory of the devices; empty for nothing that is sure to."""
+    """A message about what exceeds the memory of devices; empty if one of them has no limit."""
     limits = {name: costs.kinds[costs.kind_index[name]].memory for name in question.devices}
     largest = max(limits.values())
     if largest == math.inf:
@@ -81,7 +81,7 @@ def too_large(costs: CostModel, question: Question) -> str:
 
 
 def forbidden_by_states(costs: CostModel, stages: int) -> str:
-    """The states that by themselves bind the ops to fewer groups than stages; empty for others."""
+    """A message about states without which there would be enough groups; empty without any."""
     names = [name for name, _ in costs.states]
     groups = costs.contraction.groups
     if len(groups) >= stages or len(costs.without_states(names).contraction.groups) < stages:

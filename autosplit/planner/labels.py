@@ -1,8 +1,8 @@
-"""The k best deployments, and the front of period and latency, by labels.
+"""The k best deployments, and the Pareto front of period and latency, by label setting.
 
-A label is a partial path with its period and latency so far. Of those to one cut with the same
-devices taken, a label that k others beat or equal in both leads to none of the k best (multi-
-criteria shortest paths, Martins 1984).
+A label is a partial path with its period and latency so far. Among the labels at one cut with the
+same devices taken, a label that k others beat or equal in both values leads to none of the k best
+deployments (multi-criteria shortest paths, Martins 1984).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from autosplit.planner.search import PathStage, Search
 from autosplit.planner.solver import Solution, solve
 
 MOST_LABELS = 1_000_000  # of all cuts
-# How far above the least period further plans are looked for.
+# The limits of the period that are tried for further plans, as multiples of the least period.
 _LIMITS = (1.0, 1.02, 1.2, 2.0, 64.0, math.inf)
 
 
@@ -40,7 +40,7 @@ _Columns = tuple[Index, Index, Index, Array, Array]
 
 
 class TooManyLabels(Exception):
-    """More partial paths than can be stored are worth extending; it never leaves this module."""
+    """Too many partial paths are worth extending to store them; caught in this module."""
 
 
 def k_best(
@@ -48,8 +48,8 @@ def k_best(
 ) -> tuple[Plan, ...]:
     """The k best plans in order of period, latency and bytes moved, fewer where there are no more.
 
-    ``note`` of the first tells where a limit or the deadline left it at fewer. Raises as
-    ``partition``.
+    The ``note`` of the first plan says if a limit or the deadline left out further plans. Raises
+    as ``partition``.
     """
     best, solutions = solve(costs, question, deadline)
     plans: list[Plan] = []
@@ -74,9 +74,9 @@ def k_best(
 def front(
     costs: CostModel, question: Question, *, deadline: Deadline | None = None
 ) -> tuple[tuple[Plan, ...], bool]:
-    """A plan for each point of the front of period and latency, by period, and if these are all.
+    """A plan for each point of the Pareto front of period and latency, and whether these are all.
 
-    Raises as ``partition``.
+    The plans are in order of period. Raises as ``partition``.
     """
     best, solutions = solve(costs, question, deadline)
     plans, complete = [best], best.optimal
@@ -151,10 +151,10 @@ class _Labels:
     def _worth_extending(
         self, cut: Index, parent: Index, step: Index, period: Array, latency: Array
     ) -> _Columns:
-        """Of labels to each cut those that fewer than k others beat or equal."""
+        """The labels to each cut that fewer than k others beat or equal in period and latency."""
         order = np.lexsort((latency, period, parent, cut))
         if not self.problem.question.replicas:
-            # Of the rows of a stage that takes the same device only the fastest counts.
+            # Where several rows of a stage take the same device, only the fastest row counts.
             again = (np.diff(cut[order], prepend=-1) == 0) & (
                 np.diff(parent[order], prepend=-2) == 0
             )
@@ -177,7 +177,7 @@ class _Labels:
     def _extend(
         self, state: int, first: int, labels: _Columns, waiting: dict[int, list[_Columns]]
     ) -> None:
-        """Add the labels of all stages that may follow those of a state."""
+        """Extend the labels of a state by each stage that may follow."""
         cut, _, _, period, latency = labels
         if not len(cut):
             return

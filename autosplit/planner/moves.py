@@ -1,9 +1,9 @@
-"""Deployments near another one, at random, and as whole numbers, as a study needs them.
+"""Neighbours of a deployment, random deployments, and deployments encoded as integer parameters.
 
-The numbers, which samplers choose, are ``order``, one of the plain orders of the ops; ``stages``,
-where their number is free; ``cut_1`` and so on, the places of the cuts along that order; and for
-each stage its ``row`` of the cost table and the ``devices`` it takes. Any of them decode to a legal
-deployment. Not every deployment is that of some numbers.
+Samplers choose the parameters: ``order``, one of the plain orders of the ops; ``stages``, where
+their number is free; ``cut_1`` and so on, the places of the cuts along that order; and for each
+stage its ``row`` of the cost table and how many ``devices`` it takes. All values decode to a legal
+deployment, but some deployments have no encoding.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from autosplit.planner.costs import CostModel
 from autosplit.planner.problem import Problem, Question, Step, problems, useful_replicas
 
 Stages = tuple[Stage, ...]
-Choose = Callable[[int, Sequence[Step]], Step]  # of the steps that stage i may take
+Choose = Callable[[int, Sequence[Step]], Step]  # picks one of the steps that stage i may take
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,15 +41,15 @@ class Moves:
 
     @cached_property
     def most_stages(self) -> int:
-        """As many stages as there are devices and groups of ops for."""
+        """The largest number of stages for which there are devices and groups of ops."""
         most = self.question.stages or self.question.count
         return min(most, len(self.costs.contraction.groups))
 
     def neighbours(self, stages: Stages) -> Iterator[Stages]:
         """The deployments one move away, each once.
 
-        A move takes a group of ops to the stage beside its own, changes the row or the replicas of
-        a stage, lets one stage have what another one has, makes one stage of two, or two of one.
+        A move shifts a group of ops to an adjacent stage, changes the row or the replicas of a
+        stage, exchanges devices between two stages, merges two stages, or divides one.
         """
         of_ops = (*self._shifted(stages), *self._merged(stages), *self._divided(stages))
         near = (*of_ops, *self._resized(stages))
@@ -58,7 +58,7 @@ class Moves:
                 yield other
 
     def allows(self, stages: Stages) -> bool:
-        """Whether there are devices for the stages; memory is not looked at."""
+        """Whether the question has the devices for the stages; memory limits are not checked."""
         question = self.question
         if question.stages not in (None, len(stages)):
             return False
@@ -72,7 +72,7 @@ class Moves:
         return not question.order or all(s.options[0].row.kind in free for s in stages)
 
     def useful(self, stages: Stages) -> Stages:
-        """The stages without replicas that their streams have no use for."""
+        """The stages without replicas that do not serve their streams faster."""
         if not self.costs.stateful:
             return stages
         return tuple(map(self._useful, stages))
@@ -85,7 +85,7 @@ class Moves:
         return Stage(stage.ops, (replace(option, replicas=count),))
 
     def random(self, rng: np.random.Generator) -> Stages:
-        """A random deployment, which may not fit the memory."""
+        """A random deployment, which may exceed the memory."""
         count = self.question.stages or int(rng.integers(1, self.most_stages + 1))
         problem = self.problems[int(rng.choice(list(self.problems)))]
         groups = len(self.costs.contraction.groups)
@@ -97,7 +97,7 @@ class Moves:
 
     @cached_property
     def ranges(self) -> Mapping[str, range]:
-        """The parameters of a deployment, with the numbers that each may have."""
+        """The parameters of a deployment, each with the values that it may have."""
         question, most = self.question, self.most_stages
         ranges: dict[str, range] = {"order": range(len(PLAIN_ORDERS))}
         if question.stages is None:
@@ -111,7 +111,7 @@ class Moves:
         return {name: values for name, values in ranges.items() if len(values) > 1}
 
     def names(self, stages: int) -> list[str]:
-        """The parameters that matter to a deployment of so many stages; no cut follows the last."""
+        """The parameters that describe ``stages`` stages; no cut follows the last stage."""
 
         def is_used(name: str) -> bool:
             part, _, number = name.partition("_")
@@ -145,7 +145,7 @@ class Moves:
         return self._along(problem, order, spread_places(places, len(before)), choose)
 
     def encode(self, stages: Stages) -> dict[str, int]:
-        """The parameters of a deployment, or of one that is near it."""
+        """The parameters of a deployment, or of one near it if it has no encoding."""
         values = {"stages": len(stages), "order": self._order_of(stages)}
         group_of, place = self.costs.contraction.group_of, 0
         for n, stage in enumerate(stages, 1):
@@ -156,7 +156,7 @@ class Moves:
         return {name: values[name] for name in self.names(len(stages))}
 
     def _order_of(self, stages: Stages) -> int:
-        """The first of the plain orders along which all cuts of a deployment are, or the first."""
+        """The index of the first plain order through all cuts of a deployment, else 0."""
         contraction = self.costs.contraction
         cuts = cuts_between([stage.ops for stage in stages])
         for number, order_of in enumerate(PLAIN_ORDERS):
@@ -168,7 +168,7 @@ class Moves:
     def _along(
         self, problem: Problem, order: Sequence[int], places: Sequence[int], choose: Choose
     ) -> Stages:
-        """The stages between places along an order of the groups, in steps that are chosen."""
+        """The stages between places along an order of the groups; ``choose`` picks their steps."""
         groups = problem.contraction.groups
         downsets = list(accumulate((groups[g] for g in order), int.__or__, initial=0))
         stages: list[Stage] = []
@@ -182,7 +182,7 @@ class Moves:
         return tuple(stages)
 
     def _steps(self, problem: Problem, state: int, after: int) -> list[Step]:
-        """The steps from a state that leave devices for so many stages after it."""
+        """The steps from a state that leave devices for ``after`` further stages."""
         steps = []
         for step in problem.steps(state):
             if not step.rows:
@@ -206,7 +206,7 @@ class Moves:
         return sum(self._used(stages).values())
 
     def _shifted(self, stages: Stages) -> Iterator[Stages]:
-        """One group of ops on the stage before or after its own."""
+        """The deployments with one group of ops moved to the stage before or after its own."""
         ends = (0, *cuts_between([stage.ops for stage in stages]), full(self.costs))
         for place, (before, cut, after) in enumerate(zip(ends, ends[1:], ends[2:], strict=False)):
             for other in self._adjacent(cut):
@@ -216,7 +216,7 @@ class Moves:
                     yield (*stages[:place], first, second, *stages[place + 2 :])
 
     def _adjacent(self, cut: int) -> Iterator[int]:
-        """The legal cuts with one group of ops more or less before them."""
+        """The legal cuts that hold one group of ops more or fewer than ``cut``."""
         contraction = self.costs.contraction
         inside = bitset(g for g, ops in enumerate(contraction.groups) if not ops & ~cut)
         for g, ops in enumerate(contraction.groups):
@@ -234,7 +234,7 @@ class Moves:
         return [bitset(readers) for readers in successors(self.costs.contraction.predecessors)]
 
     def _resized(self, stages: Stages) -> Iterator[Stages]:
-        """The same ops with another row or other replicas of one or two stages."""
+        """The deployments with another row or number of replicas for one or two stages."""
         used = self._used(stages)
         free = {kind: most - used.get(kind, 0) for kind, most in self.question.devices.items()}
         for place, stage in enumerate(stages):
@@ -252,7 +252,7 @@ class Moves:
     def _exchanged(
         self, stages: Stages, free: Mapping[str, int], place: int, giver: int, other: Stage
     ) -> Iterator[Stages]:
-        """A stage with devices of another one."""
+        """The deployments in which a stage gets devices of another one."""
         option, theirs = stages[place].options[0], other.options[0]
         if giver == place or len(stages[place].options) > 1 or len(other.options) > 1:
             return
@@ -266,7 +266,7 @@ class Moves:
             yield _with_option(fewer, place, replace(option, replicas=more))
 
     def _merged(self, stages: Stages) -> Iterator[Stages]:
-        """Two stages that follow each other as one, with the devices of both if of one kind."""
+        """The deployments with two adjacent stages merged, on the devices of both if alike."""
         for place, (first, second) in enumerate(pairwise(stages)):
             ops = tuple(sorted((*first.ops, *second.ops)))
             used = self._used((first, second))
@@ -277,7 +277,7 @@ class Moves:
                 yield (*stages[:place], Stage(ops, options), *stages[place + 2 :])
 
     def _divided(self, stages: Stages) -> Iterator[Stages]:
-        """Two stages for one, in its row, with its devices and the free ones in all shares."""
+        """Divide one stage in its row, and share its devices and the free ones in all ways."""
         used = self._used(stages)
         for place, stage in enumerate(stages):
             option, *others = stage.options
@@ -297,7 +297,7 @@ class Moves:
                     yield (*stages[:place], *two, *stages[place + 1 :])
 
     def _halves(self, stage: Stage, share: float) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The ops of a stage up to a share of its time, along their order, and the others."""
+        """Divide the ops of a stage, in their order, at a share of its time."""
         times = self.costs.rows[self.costs.row_index[stage.options[0].row]].times
         ops, taken = bitset(stage.ops), 0
         groups = [g for g in self.costs.contraction.groups if g & ops]
@@ -319,6 +319,6 @@ def spread_places(places: Sequence[int], size: int) -> list[int]:
     spread: list[int] = []
     for n, place in enumerate(places):
         lowest = spread[-1] + 1 if spread else 1
-        # The later cuts need a group each, too.
+        # Each later cut needs a group of its own.
         spread.append(min(max(place, lowest), size - len(places) + n))
     return spread

@@ -1,4 +1,4 @@
-"""What is asked of the planner, and the arrays that a search works on."""
+"""The question to the planner, and the arrays that a search works on."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_MIXES = 200_000  # steps of replicas on devices of several kinds
 
 
 class OutOfTime(Exception):
-    """The deadline passed; caught in the planner. ``bound``: of the period, proven by then."""
+    """The deadline passed; caught in the planner. ``bound``: the proven bound of the period."""
 
     bound = 0.0
 
@@ -37,11 +37,11 @@ class Question:
     """Devices, and the deployments on them that are asked for.
 
     ``devices``: how many there are of each kind. With ``order``, the kinds of the devices along the
-    pipeline, stage i runs on device i; without it any stage may have any device. ``stages``: how
-    many have ops, None for any number up to the devices. ``replicas``: whether a stage may have
-    several, also on several kinds of devices. ``cores``: a device is a core, of which a replica
-    takes as many as its row has threads, and the replicas of a stage are of one kind.
-    ``keep_together``: sets of ops that stay on one stage.
+    pipeline, stage i runs on device i; without it any stage may have any device. ``stages``: the
+    number of stages with ops, None for any up to the number of devices. ``replicas``: whether a
+    stage may have several replicas, also on devices of several kinds. ``cores``: whether devices
+    are cores; then a replica takes as many as its row has threads, and all replicas of a stage are
+    on cores of one kind. ``keep_together``: sets of ops that stay on one stage.
     """
 
     devices: Mapping[str, int]
@@ -72,7 +72,7 @@ class Question:
 
     @property
     def noun(self) -> str:
-        """What the devices are called."""
+        """The word for the devices in messages."""
         return "cores" if self.cores else "devices"
 
     @property
@@ -87,9 +87,9 @@ class Question:
 
 @dataclass(frozen=True)
 class Step:
-    """A stage that takes devices: ``replicas`` in each of ``rows``; then ``state`` are taken.
+    """A next stage of a path: its ``replicas`` in each of ``rows``, and the ``state`` after it.
 
-    Without rows it is a device that stays unused.
+    A state is an index of ``Problem.states``. A step without rows leaves a device unused.
     """
 
     rows: tuple[int, ...]
@@ -102,7 +102,7 @@ class Problem:
     """A question with costs contracted to n groups and t tensors between groups.
 
     ``rows`` are those of one batch that some stage may have. ``times``: rows x n, infinite where
-    unsupported; ``overheads``: rows; ``together``: per row bitsets of the groups that only it
+    unsupported; ``overheads``: rows; ``together``: per row bitsets of the groups that this row
     cannot separate; ``kind``: per row the index of its kind; ``send``, ``receive``: kinds x t;
     ``memory``: kinds; ``sizes``: n bytes; ``bytes``: t; ``producer``: group or -1 for a model
     input; ``consumers``: bitsets of groups; ``stateful``: which groups have a state.
@@ -137,7 +137,7 @@ class Problem:
 
     @cached_property
     def largest_memory(self) -> float:
-        """An upper bound of the bytes that a stage has."""
+        """An upper bound of the memory of a stage in bytes."""
         transferred = 2 * self.batch * self.bytes.sum() if self.costs.activations else 0.0
         return float(self.sizes.sum() + transferred)
 
@@ -153,7 +153,7 @@ class Problem:
 
     @cached_property
     def states(self) -> list[tuple[int, ...]]:
-        """The devices that are taken, of each kind or along the order; no step leads backwards."""
+        """All numbers of devices taken, by kind or along the order; steps lead to later states."""
         if self.question.order:
             return [(place,) for place in range(len(self.question.order) + 1)]
         counts = self.question.devices.values()
@@ -179,7 +179,7 @@ class Problem:
         return number is not None and sum(self.states[state]) >= number
 
     def steps(self, state: int) -> Iterator[Step]:
-        """What may come next where the devices of a state are taken."""
+        """The steps that may follow once the devices of a state are taken."""
         order = self.question.order
         if order:
             if state == len(order):
@@ -217,7 +217,7 @@ class Problem:
 
     @cached_property
     def _mixes(self) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-        """Replicas of a stage on devices of two kinds and more, all in one runtime."""
+        """The rows and replicas of stages on two or more kinds of devices, all in one runtime."""
         if not self.question.replicas or self.question.cores or len(self.question.devices) < 2:
             return []
         mixes = []
@@ -231,11 +231,11 @@ class Problem:
                     mixes.append(
                         (tuple(by_kind[k] for k in kinds), tuple(numbers[k] for k in kinds))
                     )
-        # Of too many kinds a stage has replicas of one.
+        # If there are too many mixes, a stage has replicas on devices of one kind only.
         return mixes if len(mixes) * len(self.states) <= MOST_MIXES else []
 
     def options(self, step: Step, has_state: bool) -> tuple[Option, ...]:
-        """The options of a stage, without replicas that its streams have no use for."""
+        """The options of a stage, without replicas that do not serve its streams faster."""
         counts = list(step.replicas)
         if has_state and len(counts) == 1:
             counts[0] = useful_replicas(counts[0], self.costs.streams)
@@ -244,7 +244,7 @@ class Problem:
 
 
 def useful_replicas(replicas: int, streams: int) -> int:
-    """The fewest replicas of a stage with states that share as much as so many."""
+    """The fewest replicas of a stage with states that are as fast as ``replicas`` of them."""
     return -(-streams // -(-streams // replicas))
 
 
@@ -252,7 +252,7 @@ def problems(costs: CostModel, question: Question) -> list[Problem]:
     """The contracted problem for each batch of the cost table.
 
     Raises:
-        ConfigError: A number makes no sense, or the costs are of other devices.
+        ConfigError: A number is out of range, or the costs are of other devices.
         Infeasible: Too few groups are left for the stages.
     """
     _check(costs, question)
@@ -302,7 +302,7 @@ def _problem(costs: CostModel, question: Question, numbers: Sequence[int]) -> Pr
     rows = [costs.rows[n] for n in numbers]
     together = []
     for row in rows:
-        # Not contracted: a stage between two groups that form a cycle has none of their ops.
+        # Not contracted, even on a cycle: a stage between such groups has none of their ops.
         sets = disjoint(bitset(group_of[op] for op in members(ops)) for ops in row.groups)
         together.append(tuple(groups for groups in sets if groups.bit_count() > 1))
     producer = np.array([producer for producer, _ in tensors], dtype=np.intp)
@@ -317,7 +317,7 @@ def _problem(costs: CostModel, question: Question, numbers: Sequence[int]) -> Pr
         overheads=np.array([row.overhead for row in rows]),
         together=tuple(together),
         kind=np.array([costs.kind_index[row.row.kind] for row in rows], dtype=np.intp),
-        # Nobody sends a model input.
+        # No stage sends a model input.
         send=_summed([kind.send or free for kind in costs.kinds], merged) * (producer >= 0),
         receive=_summed([kind.receive or free for kind in costs.kinds], merged),
         memory=np.array([kind.memory for kind in costs.kinds]),
@@ -332,9 +332,9 @@ def _problem(costs: CostModel, question: Question, numbers: Sequence[int]) -> Pr
 def _tensors_between_groups(
     costs: CostModel, group_of: Sequence[int]
 ) -> dict[tuple[int, int], list[int]]:
-    """Tensors by (producer, consumers).
+    """The indices of tensors between groups, by (producer, consumers).
 
-    Those with the same producer and consumers always cross the same cuts, so they are one.
+    Tensors with the same producer and consumers always cross the same cuts, so they are merged.
     """
     merged: dict[tuple[int, int], list[int]] = {}
     for t, tensor in enumerate(costs.tensors):
@@ -346,7 +346,7 @@ def _tensors_between_groups(
 
 
 def _summed(table: Sequence[Sequence[float]], merged: Sequence[Sequence[int]]) -> Array:
-    """The table with a column for each of the ``merged`` columns, their sum."""
+    """The sums of the columns of a table over each list of column indices in ``merged``."""
     if not merged:
         return np.zeros((len(table), 0))
     flat = np.fromiter(chain.from_iterable(merged), dtype=np.intp)

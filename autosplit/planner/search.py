@@ -1,14 +1,14 @@
-"""The one search: a deployment is a path over cuts and over the devices that are taken.
+"""The search of the planner: a deployment is a path over pairs of a cut and the devices taken.
 
 With D[I, q] the least period of the ops of a downset I on devices q,
     D[I, q] = min over downsets I' inside I and options that take devices t
               of max(D[I', q - t], the period of the stage I - I' in that option),
 where a stage has the period load / replicas in one row of the costs, and 1 / sum(replicas / load)
-on devices of several kinds. Only the best path to each cut and set of devices is extended (Bellman
-1957). A path within a period P whose devices have the weights of ``bound`` reaches a cut only where
-the work before it takes at most P times the weight of the devices taken, and the work after it at
-most P times that of the others. So low periods leave few cuts, and the limit that is tried moves
-up from the bound until a path fits.
+on devices of several kinds. Only the best path to each pair is extended (Bellman 1957). With the
+device weights of ``bound``, a path of period at most P passes a cut only if the weighted work
+before the cut is at most P times the weight of the devices taken, and the work after it at most P
+times the weight of the other devices. A short P thus leaves few cuts, so the search raises its
+limit step by step from the bound until a path fits.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from autosplit.planner.evaluation import Plan, evaluate
 from autosplit.planner.problem import SAME, Array, Deadline, Index, OutOfTime, Problem, Step
 from autosplit.planner.stage_loads import Mask, StageLoads
 
-_TAILS, _HEADS = 512, 4096  # cuts of a block: its matrices stay in the cache
-FEW_CUTS = 4_000  # that are searched in a moment
-_LABELS = 20_000_000  # of all states, up to which those that fewer devices beat are left out
-_FIRST_STEP = 0.002  # of the limit above the bound
+_TAILS, _HEADS = 512, 4096  # most cuts of a block, so that its matrices stay in the cache
+FEW_CUTS = 4_000  # up to this many cuts a search without steps of the limit takes a moment
+_LABELS = 20_000_000  # up to this many of all states, those that fewer devices beat are left out
+_FIRST_STEP = 0.002  # how far the first limit is above the bound, relative
 
 
 @dataclass(frozen=True)
 class PathStage:
-    """A stage of a path: its step, the places of its cuts, and the state before it."""
+    """A stage of a path: its step, and the places of the cuts before and after it."""
 
     step: Step
     start: int
@@ -55,9 +55,9 @@ class _Labels:
 
 
 class _LeastCosts:
-    """The least cost to each cut with the devices of a state or some of them.
+    """The least cost of a path to each cut with the devices of a state or a part of them.
 
-    A path that costs as much as one with fewer devices leads to nothing better.
+    A path is left out if another one costs no more and takes fewer devices.
     """
 
     def __init__(self, problem: Problem, cuts: int) -> None:
@@ -87,7 +87,7 @@ class _LeastCosts:
 class Block:
     """A step from some cuts of one state to cuts of another.
 
-    ``periods``: of the stages, infinite where there is none; ``loads``: of a replica.
+    ``periods``: of the stages, infinite where a stage is not possible; ``loads``: of a replica.
     """
 
     step: Step
@@ -98,9 +98,9 @@ class Block:
 
 
 class Search:
-    """The search over one set of cuts, which has the empty and the full one.
+    """The search over one set of cuts, which includes the empty and the full one.
 
-    ``limit``: no longer period is of interest. Raises OutOfTime.
+    ``limit``: the longest period of interest. Raises OutOfTime.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Search:
         self.loads = StageLoads(problem, words, weights, limit, deadline)
 
     def least_period(self, low: float, high: float) -> Plan | None:
-        """The plan of least period up to ``high``, None without one; no period is below ``low``.
+        """The plan of least period up to ``high``, or None; ``low`` is a proven lower bound.
 
         Raises:
             OutOfTime: The deadline passed.
@@ -123,8 +123,8 @@ class Search:
         step = _FIRST_STEP
         high = min(high, self.loads.top)
         while True:
-            # The step doubles, so that a far period is reached in a few rounds. Of few cuts all
-            # stages are looked at as quickly.
+            # The step doubles, so that a distant period is reached in a few rounds. With few cuts
+            # a single search up to ``high`` is as fast.
             is_stepwise = low > 0 and len(self.loads) > FEW_CUTS
             limit = min(high, low * (1 + step)) if is_stepwise else high
             try:
@@ -139,7 +139,7 @@ class Search:
     def least_latency(self, limit: float, fewest_devices: bool = False) -> Plan | None:
         """The plan of least latency, then fewest bytes moved, within a period.
 
-        ``fewest_devices``: of those that take fewest devices.
+        ``fewest_devices``: only among the plans that take fewest devices.
 
         Raises:
             OutOfTime: The deadline passed.
@@ -158,7 +158,7 @@ class Search:
         return evaluate(self.problem.costs, stages)
 
     def blocks(self, state: int, tails: Index, windows: Sequence[Index]) -> Iterator[Block]:
-        """All stages that may follow ``tails``, cuts of a state.
+        """All stages that may begin at ``tails``, which are cuts of a state.
 
         ``windows``: the cuts of interest of each state. Raises OutOfTime.
         """
@@ -168,7 +168,7 @@ class Search:
                 by_rows.setdefault(step.rows, []).append(step)
         for rows, steps in by_rows.items():
             every_head = np.unique(np.concatenate([windows[step.state] for step in steps]))
-            # No cut of a block lies before the first of its tails.
+            # Cuts are sorted, so no head of a block lies before the first of its tails.
             for start in range(0, len(tails), _TAILS):
                 part = tails[start : start + _TAILS]
                 after = every_head[np.searchsorted(every_head, part[0]) :]
@@ -195,7 +195,7 @@ class Search:
             low, high = np.searchsorted(here, (heads[0], heads[-1] + 1))
             if low == high:
                 continue
-            # Without a copy where all are of interest.
+            # Where all heads are of interest, a slice avoids a copy.
             columns: Index | slice = slice(None)
             if high - low < len(heads):
                 columns = np.searchsorted(heads, here[low:high])
@@ -219,7 +219,7 @@ class Search:
         return np.where(has_state[:, columns], np.maximum.reduce(loads) / share, periods)
 
     def windows(self, limit: float) -> list[Index]:
-        """For each state the cuts that a path within a period may have there."""
+        """For each state the cuts that a path of period at most ``limit`` may pass there."""
         loads, problem, taken = self.loads, self.problem, self.weights.of_state
         targets = set(problem.targets)
         can_skip = bool(problem.question.order) and problem.question.stages is None
@@ -241,7 +241,7 @@ class Search:
     def _path(
         self, limit: float, by_latency: bool, fewest_devices: bool = False
     ) -> list[PathStage] | None:
-        """The path of least period or latency within a limit."""
+        """The path of least period or latency within a limit of the period."""
         limit = min(limit, 2 * self.loads.top)
         windows = self.windows(limit)
         steps: list[Step] = []
@@ -274,7 +274,7 @@ class Search:
         return values
 
     def latencies(self, block: Block) -> Array:
-        """The latency of each stage, and so little for each byte that it only breaks ties."""
+        """The latency of each stage, plus a term for bytes moved that only breaks ties."""
         latencies = block.loads * self.problem.batch
         if self._bytes_weight:
             latencies += self._bytes_weight * self.loads.bytes_moved(block.tails, block.heads)
@@ -282,14 +282,14 @@ class Search:
 
     @cached_property
     def _bytes_weight(self) -> float:
-        """What a byte moved adds to a latency: it only decides between equal ones."""
+        """What each byte moved adds to a latency: so little that it only breaks ties."""
         most = float((self.problem.bytes * self.problem.readers).sum())
         return self.loads.top * 1e-10 / most if most > 0 else 0.0
 
     def _best_path(
         self, labels: Sequence[_Labels], steps: Sequence[Step], fewest_devices: bool
     ) -> list[PathStage] | None:
-        """The best path to the full cut, of equal ones that of fewest devices."""
+        """The best path to the full cut; among equal paths the one with fewest devices."""
         full, best, least = len(self.loads) - 1, None, math.inf
         for state in self.problem.targets:
             here = labels[state]

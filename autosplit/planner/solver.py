@@ -18,14 +18,14 @@ from autosplit.planner.explain import infeasible, not_found, too_many_stages
 from autosplit.planner.problem import SAME, Deadline, OutOfTime, Problem, Question, problems
 from autosplit.planner.search import FEW_CUTS, Search
 
-# Rounds without a better plan: before the search over all cuts, and where they are too many.
+# Rounds without a better plan that end the local search: before an exact one, or instead of it.
 _QUICK_ROUNDS, _PATIENT_ROUNDS = 4, 24
 _CLOSE = 1e-4  # a gap not worth another round
 
 
 @dataclass(frozen=True)
 class Solution:
-    """What is known of the problem of one batch; ``words``: all cuts, None for too many."""
+    """The problem of one batch with its weights and ``words``: all cuts, None if not listed."""
 
     problem: Problem
     weights: Weights
@@ -43,16 +43,16 @@ def partition(
 ) -> Plan:
     """The deployment of least period, then least latency, then fewest bytes moved.
 
-    With replicas fewest devices come before latency.
+    With replicas, fewest devices come before latency.
     ``deadline`` returns true when the time is up: the best plan so far is returned, with
-    ``optimal`` false and the lower bound proven by then. With ``max_period`` the plan of least
-    latency among those with at most this period. ``cuts``: the only batches that
-    are searched, and for each its only cuts, all of which are legal. ``known``: the stages of a
-    deployment that satisfies the question; a good one shortens the search.
+    ``optimal`` false and the lower bound proven by then. ``max_period``: find the plan of least
+    latency among those with at most this period. ``cuts``: search only these batches and, for each,
+    only these cuts, which must be legal. ``known``: the stages of a deployment that satisfies the
+    question; a good one shortens the search.
 
     Raises:
-        Infeasible: No deployment satisfies the question; the message says what clashes.
-        ConfigError: The question makes no sense, or the costs are of other devices.
+        Infeasible: No deployment satisfies the question; the message names the reason.
+        ConfigError: The question is not valid, or the costs are of other devices.
     """
     return solve(costs, question, deadline, max_period, cuts, known)[0]
 
@@ -65,7 +65,7 @@ def solve(
     cuts: Mapping[int, Words] | None = None,
     known: Sequence[Stage] = (),
 ) -> tuple[Plan, list[Solution]]:
-    """``partition``, and what is known of each batch."""
+    """As ``partition``, with the ``Solution`` of each batch beside the plan."""
     best: Plan | None = None
     bound, unsure, notes, solutions = math.inf, False, [], []
     every_problem = problems(costs, question)
@@ -96,7 +96,7 @@ def solve(
 
 
 class _Solver:
-    """Solves the problem of one batch; ``bound``, ``proven`` and ``note`` say what is known."""
+    """Solves the problem of one batch; ``bound``, ``proven`` and ``note`` go with the plan."""
 
     def __init__(self, problem: Problem, deadline: Deadline | None, max_period: float) -> None:
         self.problem, self.deadline, self.max_period = problem, deadline, max_period
@@ -108,7 +108,7 @@ class _Solver:
     def solve(self, best: Plan | None, cuts: Words | None) -> Plan | None:
         """The best plan, over some cuts or all; None where there is none or none was found.
 
-        ``best``: the best that is known.
+        ``best``: the best plan known so far.
         """
         if cuts is not None:
             return self._improved(cuts, best, self.deadline)
@@ -144,7 +144,7 @@ class _Solver:
         return plan
 
     def _near(self, best: Plan | None, rounds: int) -> Plan | None:
-        """The best plan until the deadline, a closed gap, or some rounds without a better one."""
+        """Search near the best plan until the deadline, a closed gap, or some idle rounds."""
         random, idle = Random(0), 0
         while idle < rounds and not (self.deadline is not None and self.deadline()):
             if best is not None and best.period <= self.bound * (1 + _CLOSE):
@@ -155,7 +155,7 @@ class _Solver:
         return best
 
     def _is_better(self, plan: Plan | None, best: Plan | None) -> bool:
-        """Whether a plan has less of what is asked for, the period or within one the latency."""
+        """Whether a plan has a shorter period or, with ``max_period``, a shorter latency."""
         if plan is None or best is None:
             return plan is not None
         if self.max_period:
@@ -163,7 +163,7 @@ class _Solver:
         return plan.period < best.period * (1 - SAME)
 
     def _improved(self, words: Words, best: Plan | None, deadline: Deadline | None) -> Plan | None:
-        """The best plan of a set of cuts, or ``best``; sets ``_finished``."""
+        """The best plan over a set of cuts, or ``best`` if none is better; sets ``_finished``."""
         while True:
             known = best.period if best else math.inf
             if known == 0 and not self.max_period:
@@ -182,7 +182,7 @@ class _Solver:
                 return best
             if plan is not None and (best is None or plan.period < best.period):
                 best = plan
-            # Far below the last period, costs were too far apart to tell what is better.
+            # Search again if the period fell far, since large costs had hidden small differences.
             if best is None or not (self._is_wide and 2 * best.period < known):
                 break
         self._finished = True
@@ -190,23 +190,23 @@ class _Solver:
 
     @property
     def _is_wide(self) -> bool:
-        """Whether some costs are so large that sums with them lose the others."""
+        """Whether some costs are so large that sums with them lose small ones to rounding."""
         times = self.problem.times
         largest = max(float(t[t < math.inf].max(initial=0.0)) for t in (times, self.problem.send))
         return largest > 1e6 * self.bound > 0
 
     def _of_least_latency(self, search: Search, limit: float, best: Plan | None) -> Plan | None:
-        """The plan of least latency within a period; of deployments that of fewest devices."""
+        """The plan of least latency within a period; with replicas first of fewest devices."""
         fewest_devices = self.problem.question.replicas and not self.max_period
         try:
             plan = search.least_latency(limit, fewest_devices)
         except OutOfTime:
-            self._finished = not self.max_period  # else the period is what was asked
+            self._finished = not self.max_period  # without it the period is what was asked for
             return best
         self._finished = True
         if plan is None or best is None:
             return plan or best
         if self.max_period:
             return min(plan, best, key=lambda each: (each.latency, each.bytes_moved))
-        # What rounding let in is no better plan.
+        # Rounding may let in a plan of a longer period, which is no better.
         return best if plan.period > best.period * (1 + 10 * SAME) else plan

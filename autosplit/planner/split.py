@@ -1,8 +1,8 @@
-"""The best split on given devices, which may be unlike and may share cores.
+"""The best split on given devices, which may differ and may share cores.
 
-While one stage uses a core, the others on it wait: their loads add up, and the period is at least
-the largest sum. A search that compares single loads finds such splits by costs at which each device
-is slowed by those that it shares a core with.
+While one stage uses a core, other stages on it wait, so their loads add up, and the period is at
+least the largest sum. The search compares single loads only. For shared cores it gets costs at
+which each device is slowed by the devices that it shares a core with.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def plan_split(
 ) -> Plan:
     """The best split of ``stages`` stages, placed on devices.
 
-    ``devices``, each a kind of the costs, are those along the pipeline; with ``any_order``, or
-    where there are more or fewer than stages, any stage may have any of them. ``empty``: some may
-    stay unused. ``replicas``: a stage may have several devices. ``slowed``: the costs of devices
-    that share cores; the plan has the real ones. Raises as ``partition``.
+    ``devices``, each a kind of the costs, are in pipeline order. With ``any_order`` or
+    ``replicas``, or if their number is not ``stages``, any stage may have any device. ``empty``:
+    devices may stay unused. ``replicas``: a stage may have several devices. ``slowed``: the costs
+    to search with if devices share cores; the plan has the real ones. Raises as ``partition``.
     """
     # Where devices share cores, two that cost the same may differ in how they are slowed.
     kinds = list(devices) if slowed else [costs.alike[device] for device in devices]
@@ -59,9 +59,9 @@ def plan_split(
 
 
 def with_shared_loads(plan: Plan, costs: CostModel, devices: Sequence[str]) -> Plan:
-    """A plan for slowed costs with its real loads, and the period and bound of their sums.
+    """The plan for slowed costs with real loads; its period and bound follow from their sums.
 
-    The period of a stage is the largest sum on its cores.
+    The period of a stage is the largest sum of loads on any of its cores.
     """
     real = evaluate(costs, plan.stages)
     used = [resources_of(stage.devices[0]) for stage in plan.stages]
@@ -83,9 +83,9 @@ def with_shared_loads(plan: Plan, costs: CostModel, devices: Sequence[str]) -> P
 
 
 def shared_bound(costs: CostModel, devices: Sequence[str], kinds: Sequence[str] = ()) -> float:
-    """A bound of every period: the longest op, and all work on cores that are never idle.
+    """A lower bound of the period: the longest op, or all work on cores that are never idle.
 
-    ``kinds``: of the devices, where these are not kinds themselves.
+    ``kinds``: the kind of each device, if ``devices`` are not kinds themselves.
     """
     times, core_times = [], []
     every_core: set[str] = set()

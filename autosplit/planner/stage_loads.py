@@ -5,9 +5,9 @@ B - A costs in each row of the table
     T(B) - T(A) + overhead + send(live(B)) + receive(live(A))
       - sum over t in live(A) and live(B) of send(t), and of receive(t) where A and B hold equally
         many readers of t,
-because a tensor live at both is made before the stage, and not read in it when no reader was added.
-The last sum is a matrix product over 0/1 columns: one for each tensor with one reader, and for any
-other one for being live and one for each number of readers inside.
+because a tensor live at both is made before the stage and, if no reader was added, not read in it.
+The last sum is a matrix product over 0/1 columns: one column for each tensor with one reader; for
+any other tensor one column that marks it as live and one for each number of readers inside the cut.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ Mask = NDArray[np.bool_]
 class StageLoads:
     """A set of cuts in order of the work before them, and the stages between them.
 
-    Cuts that no path within the period ``limit`` has are left out. Costs that exceed it on all
-    devices count as little more, so that sums stay precise. Raises OutOfTime.
+    Cuts that no path of period at most ``limit`` can pass are left out. Costs larger than all
+    devices can spend within the limit are capped, so that sums stay precise. Raises OutOfTime.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class StageLoads:
         self.problem, self.weights, self._deadline = problem, weights, deadline
         finite = problem.times[np.isfinite(problem.times)].sum() + problem.overheads.sum()
         transfers = problem.send.sum() + (problem.receive * problem.readers).sum()
-        # No stage that can run has a larger load, or is of interest.
+        # A larger load is either not possible or above the limit.
         ceiling = limit * problem.question.count
         self.top = max(min(ceiling, float(finite + transfers)), 1e-300)
         self.times = np.minimum(problem.times, 4 * self.top)
@@ -58,7 +58,7 @@ class StageLoads:
         self._measure(words, least)
 
     def _least(self, costs: Array) -> Array:
-        """The weighted device time of each column at least, over the rows of the table."""
+        """The least weighted device time of each column, over the rows of the table."""
         least: Array = (costs * self.weights.of_row[:, None]).min(axis=0)
         return least
 
@@ -87,7 +87,7 @@ class StageLoads:
         return within
 
     def _measure(self, words: Words, least_time: Array) -> None:
-        """The sums over each cut, and the cuts in order of the work before them."""
+        """Compute the sums over each cut, and sort the cuts by the work before them."""
         p = self.problem
         ends = np.stack([self._least(self.send[p.kind]), self._least(self.receive[p.kind])], axis=1)
         ones, stateful = np.ones(p.size), p.stateful.astype(np.float64)
@@ -103,7 +103,7 @@ class StageLoads:
         for part in self._chunks(self.words) if len(p.producer) else ():
             live, self.columns[part] = self._live(to_bits(self.words[part], p.size))
             border[part] = live @ ends
-        # Device time, weighted, that the stages before and after each cut take at least.
+        # The least weighted device time of the stages before and after each cut.
         self.before = sums[:, 0] + border[:, 0]
         self.after = sums[-1, 0] - sums[:, 0] + border[:, 1]
 
@@ -112,7 +112,7 @@ class StageLoads:
 
     @cached_property
     def _columns(self) -> tuple[Index, Index, Mask]:
-        """For each column its tensor, its number of readers inside, and whether it means live."""
+        """For each column its tensor, number of readers (-1: any), and whether it marks live."""
         tensor, number, is_live = [], [], []
         for t, readers in enumerate(self.problem.readers.tolist()):
             if readers > 1:
@@ -128,13 +128,13 @@ class StageLoads:
 
     @cached_property
     def _readers(self) -> tuple[Index, Index]:
-        """The consumers of all tensors one after the other, and where each tensor's begin."""
+        """The concatenated consumers of all tensors, and where those of each tensor begin."""
         flat = [list(members(consumers)) for consumers in self.problem.consumers]
         starts = np.cumsum([0, *map(len, flat)])[:-1]
         return np.concatenate([np.array(c, dtype=np.intp) for c in flat]), starts.astype(np.intp)
 
     def _live(self, bits: NDArray[np.uint8]) -> tuple[Array, NDArray[np.uint8]]:
-        """Which tensors are live at some cuts, and the 0/1 columns of these."""
+        """Which tensors are live at some cuts, and the 0/1 columns of these cuts."""
         p, (flat, starts) = self.problem, self._readers
         inside = np.add.reduceat(bits[:, flat], starts, axis=1, dtype=np.int64)
         available = bits[:, np.maximum(p.producer, 0)].astype(bool) | (p.producer < 0)
@@ -144,7 +144,7 @@ class StageLoads:
         return live.astype(np.float64), (live[:, tensor] & equal).astype(np.uint8)
 
     def _product(self, a: Index, b: Index, live: Array, unread: Array) -> Array | float:
-        """Per pair the weights of the tensors live at both cuts, and of those not read between."""
+        """Per pair the sum over tensors live at both cuts of ``live``, and ``unread`` if unread."""
         tensor, number, is_live = self._columns
         weight = np.where(is_live, live[tensor], 0.0) + np.where(number >= 0, unread[tensor], 0.0)
         used = np.flatnonzero(weight)
@@ -157,9 +157,9 @@ class StageLoads:
         return product
 
     def loads(self, row: int, a: Index, b: Index) -> Array:
-        """The load of the stage from each cut of ``a`` to each of ``b``, infinite for none."""
+        """The load of the stage from each cut of ``a`` to each of ``b``, infinite if impossible."""
         if self._is_small:
-            # Twice as fast as both at once.
+            # Indexing one axis at a time is twice as fast as both at once.
             return self._table[row][a][:, b]
         return self._loads(row, a, b)
 
@@ -193,7 +193,7 @@ class StageLoads:
         return loads
 
     def _border(self, cuts: Index, cost: Array) -> Array | float:
-        """The costs of the tensors live at some cuts."""
+        """The summed cost of the tensors that are live at each of some cuts."""
         if not cost.any():
             return 0.0
         tensor, _, is_live = self._columns
@@ -201,7 +201,7 @@ class StageLoads:
         return np.asarray(self.columns[cuts] @ weight, dtype=np.float64)
 
     def _nested(self, a: Index, b: Index) -> Mask:
-        """Pairs of which the first cut lies inside the second and is smaller."""
+        """The pairs in which the first cut is a proper subset of the second."""
         nested: Mask = self.count[a][:, None] < self.count[b]
         for word in range(self.words.shape[1]):
             left, right = self.words[a, word], ~self.words[b, word]
@@ -233,9 +233,9 @@ class StageLoads:
         return np.asarray(self.states[b] > self.states[a][:, None])
 
     def _parts(self, row: int) -> Index:
-        """For each cut a number of the parts of groups that it tears in a row.
+        """For each cut a number that identifies the parts of a row's groups that it tears off.
 
-        A stage separates no group where both of its cuts hold the same parts.
+        A stage separates no group of the row if both of its cuts have the same number.
         """
         groups = self.problem.together[row]
         if groups not in self._part_numbers:

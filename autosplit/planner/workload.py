@@ -1,8 +1,8 @@
-"""What a deployment does under load: a simulation of batches, queues and replicas.
+"""Simulates a deployment under load: its batches, queues and replicas.
 
-Items arrive by themselves (an open workload), whether or not earlier ones are done. They are
-collected into batches, which wait for a free replica of each stage in turn. A batch that is not
-full enters once its first item has waited for ``delay_ms`` and fewer batches are inside than there
+Items arrive whether or not earlier ones are done (an open workload). They are collected into
+batches, which wait for a free replica of each stage in turn. A batch that is not full enters the
+pipeline once its first item has waited for ``delay_ms`` and fewer batches are inside than there
 are replicas; until then more items join. Partial batches take as long as full ones. All times are
 in milliseconds, rates are in items a second.
 """
@@ -23,25 +23,25 @@ from autosplit.deployment import Stage
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
-ITEMS = 20_000  # of a simulation, so that 200 of them are above the quantile
-ENOUGH = 1_000  # of a measurement; few items queue less than many, so that rates look too good
-MOST = 1_000_000  # of one, beyond what a pipeline can compute meanwhile
-_LONGEST = 12  # times the seconds of a measurement, after which it ends without enough items
+ITEMS = 20_000  # items of a simulation, so that 200 of them are above the 99 % quantile
+ENOUGH = 1_000  # items of a measurement; fewer have shorter queues, so that rates look too good
+MOST = 1_000_000  # items of a measurement at most: more than a pipeline can compute meanwhile
+_LONGEST = 12  # a measurement lasts this many times its seconds at most to get ENOUGH items
 _MS = 1e3
-WARM_UP = 0.1  # the share of the items that come before the queues are as long as they get
-_DELAYS = (0.1, 0.0, 0.3)  # shares of a limit that a batch may wait
-_PRECISION = 0.005  # of a goodput
-_FEW_ITEMS = 4_000  # what a goodput lacks in precision all deployments of a study share
-_NEARLY_ALL = 0.9  # of the capacity, from which no other delay can gain much
+WARM_UP = 0.1  # the share of the first items, which arrive before queues have their usual length
+_DELAYS = (0.1, 0.0, 0.3)  # delays that are tried for a batch, as shares of the limit
+_PRECISION = 0.005  # of a goodput, relative
+_FEW_ITEMS = 4_000  # items of a simulation in a study: less precise, but alike for all candidates
+_NEARLY_ALL = 0.9  # share of the capacity above which no other delay can gain much
 _SHARES = (1.0, 0.97, 0.94, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02)
 
 
 @dataclass(frozen=True)
 class Workload:
-    """How items come: at a ``rate`` a second, a ``quantile`` of their latency within ``limit_ms``.
+    """How items arrive: ``rate`` a second, with ``limit_ms`` for a ``quantile`` of the latency.
 
-    Either may be missing. A batch waits for ``delay_ms`` to fill; None is chosen here. Arrivals are
-    Poisson, or follow each other as those of ``times``, ascending, on the scale of the rate.
+    Rate and limit may be None. A batch waits up to ``delay_ms`` to fill; for None the simulation
+    chooses. Arrivals are Poisson, or have the gaps of ``times`` (ascending), scaled to the rate.
     """
 
     rate: float | None = None
@@ -56,17 +56,17 @@ class Workload:
         return QUANTILES[self.quantile]
 
     def delays(self, batch: int) -> tuple[float, ...]:
-        """The delays that may be best at a batch, the likeliest first.
+        """The delays that may be best for a batch size, the likeliest first.
 
-        Since batches go on collecting while replicas are busy, the goodput mostly does not depend
-        on it; it does where a limit is hardly longer than what stages take.
+        Since batches go on filling while replicas are busy, the delay mostly does not change the
+        goodput; it does if the limit is hardly longer than the time of the stages.
         """
         if batch == 1 or self.delay_ms is not None or self.limit_ms is None:
             return (self.delay_ms or 0.0,)
         return tuple(share * self.limit_ms for share in _DELAYS)
 
     def arrivals(self, count: int, seed: int = 0) -> Array:
-        """When so many items come, in ms; all rates have the same arrivals on another scale."""
+        """The arrival times of ``count`` items in ms; another rate only scales the same times."""
         assert self.rate is not None
         unit = _repeated(self.times, count) if self.times else _poisson(count, seed)
         return unit * (_MS / self.rate)
@@ -74,9 +74,9 @@ class Workload:
 
 @dataclass(frozen=True)
 class Station:
-    """A stage: how long a replica takes for a batch, and how many replicas there are.
+    """A stage: the time of a batch in a replica, and the number of replicas.
 
-    Of several ``times_ms``, such as measured ones, each batch draws one.
+    If there are several ``times_ms``, such as measured ones, each batch draws one of them.
     """
 
     times_ms: tuple[float, ...]
@@ -84,7 +84,7 @@ class Station:
 
     @property
     def rate(self) -> float:
-        """Batches a millisecond at most."""
+        """The largest number of batches a millisecond."""
         mean = math.fsum(self.times_ms) / len(self.times_ms)
         return self.replicas / mean if mean > 0 else math.inf
 
@@ -98,19 +98,19 @@ class Server:
     delay_ms: float = 0.0
 
     def scaled(self, factor: float) -> Server:
-        """The deployment with all times of its stages times a factor."""
+        """The server with the times of all its stages multiplied by a factor."""
         times = (tuple(factor * ms for ms in station.times_ms) for station in self.stations)
         pairs = zip(self.stations, times, strict=True)
         return replace(self, stations=tuple(replace(s, times_ms=t) for s, t in pairs))
 
     @property
     def capacity(self) -> float:
-        """Items a second with all batches full."""
+        """The largest number of items a second, which takes full batches."""
         return _MS * self.batch * min(station.rate for station in self.stations)
 
     @property
     def shortest_ms(self) -> float:
-        """The least latency of an item: the mean times of all stations."""
+        """The least latency of an item: the sum of the mean times of all stations."""
         return math.fsum(station.replicas / station.rate for station in self.stations)
 
 
@@ -121,7 +121,7 @@ def _poisson(count: int, seed: int) -> Array:
 
 @lru_cache(maxsize=4)
 def _repeated(times: tuple[float, ...], count: int) -> Array:
-    """Items that follow each other as those of some times do, again and again, one a unit."""
+    """Arrival times that repeat the gaps of ``times``, scaled to a mean gap of 1."""
     gaps = np.diff(times)
     return np.cumsum(np.resize(gaps / gaps.mean(), count))
 
@@ -134,25 +134,25 @@ def latencies(server: Server, arrivals: Array, seed: int = 0) -> Array:
         return _serve_batches(arrivals, server, random) - arrivals
     ends = arrivals.copy()
     for station in server.stations:
-        # Items overtake each other where times differ; a stage takes them as they come.
+        # Items may overtake each other where times differ; a stage serves them as they arrive.
         order = np.argsort(ends, kind="stable")
         ends[order] = _serve(ends[order], station, random)
     return np.asarray(ends - arrivals)
 
 
 def items_measured(rate: float, seconds: float) -> int:
-    """How many items a measurement of a rate takes: those of some seconds, and enough of them."""
+    """How many items to measure at a rate: those of ``seconds``, or if these are few ``ENOUGH``."""
     least = min(float(ENOUGH), _LONGEST * seconds * rate)
     return max(1, round(min(max(seconds * rate, least), MOST)))
 
 
 def quantile(values: Array, share: float) -> float:
-    """The least of the values that so large a share of them does not exceed."""
+    """The least value that at least ``share`` of the values do not exceed."""
     return float(np.quantile(values, share, method="inverted_cdf"))
 
 
 def quantile_at(server: Server, workload: Workload, items: int = ITEMS, seed: int = 0) -> float:
-    """The quantile of the latency at the rate; that of an overload grows with items."""
+    """The quantile of the latency at the rate; under overload it grows with ``items``."""
     all_ms = latencies(server, workload.arrivals(items, seed), seed)
     return quantile(all_ms[int(WARM_UP * items) :], workload.share)
 
@@ -162,9 +162,9 @@ def goodput(
 ) -> float:
     """The greatest rate at which the workload keeps its limit; 0 where none does.
 
-    ``items`` says how many are simulated at a rate. Slow arrivals wait long for a full batch, so
-    rates are tried downwards from the capacity. The greatest that keeps the limit is refined by
-    bisection.
+    ``items`` says how many items are simulated at a rate. Items also wait long for a full batch if
+    they arrive slowly, so rates are tried downwards from the capacity. The greatest rate that keeps
+    the limit is refined by bisection.
     """
     limit = math.inf if workload.limit_ms is None else workload.limit_ms
     if server.shortest_ms > limit or server.capacity == math.inf:
@@ -183,7 +183,7 @@ def goodput(
 
 
 def _bisected(is_good: Callable[[float], bool], low: float, high: float) -> float:
-    """The end of the good rates between a good one and one that is not."""
+    """The greatest good rate between a good one, ``low``, and one that is not, by bisection."""
     while high - low > _PRECISION * high:
         middle = (low + high) / 2
         low, high = (middle, high) if is_good(middle) else (low, middle)
@@ -193,12 +193,12 @@ def _bisected(is_good: Callable[[float], bool], low: float, high: float) -> floa
 def served(
     workload: Workload, stages: Sequence[Stage], stage_ms: Sequence[float], period_ms: float
 ) -> tuple[float, float]:
-    """The goodput of a deployment with such a period, and the delay in ms that it needs.
+    """The goodput of a deployment with a known period, and the batch delay in ms for it.
 
     ``stage_ms``: the time of an item in a replica of each stage.
     """
     periods = [ms / stage.replicas for ms, stage in zip(stage_ms, stages, strict=True)]
-    # Threads hand over and wait, which takes part of the period too.
+    # The period is longer than the stages take, because threads hand over and wait.
     scale = period_ms / (max(periods) or math.inf)
     return simulated(workload, stages, [scale * period for period in periods])
 
@@ -206,7 +206,7 @@ def served(
 def simulated(
     workload: Workload, stages: Sequence[Stage], periods: Sequence[float]
 ) -> tuple[float, float]:
-    """As ``served`` for stages whose replicas together take so many ms for an item."""
+    """As ``served``; ``periods``: the ms for an item of all replicas of each stage together."""
     batch = stages[0].options[0].row.batch
     best_rate, best_delay = 0.0, workload.delays(batch)[0]
     if max(periods) == math.inf or workload.limit_ms is None:
@@ -232,7 +232,7 @@ def _times(station: Station, count: int, random: np.random.Generator) -> Array:
 
 
 def _serve(arrivals: Array, station: Station, random: np.random.Generator) -> Array:
-    """When each arrival leaves a station of one queue; ``arrivals`` are ascending."""
+    """The time when each arrival leaves a station with one queue; ``arrivals`` are ascending."""
     times, count = _times(station, len(arrivals), random), station.replicas
     if count == 1:
         return _one_server(arrivals, times)
@@ -250,7 +250,7 @@ def _serve(arrivals: Array, station: Station, random: np.random.Generator) -> Ar
 
 
 def _one_server(arrivals: Array, times: Array) -> Array:
-    """Each begins when it is there and the one before it has left (Lindley's recursion).
+    """When each arrival leaves a single server that serves in order (Lindley's recursion).
 
     The end of item n is the largest, over all k <= n, of arrival k plus the times from k to n.
     """
@@ -263,7 +263,7 @@ def _serve_batches(arrivals: Array, server: Server, random: np.random.Generator)
     due_at, size = arrivals.tolist(), server.batch
     times = [_times(station, len(due_at), random).tolist() for station in server.stations]
     free = [[0.0] * station.replicas for station in server.stations]
-    # When the last batches leave, as many as may be inside before one that is not full.
+    # When the latest batches leave, one per replica; a partial batch waits for the first of them.
     leaving = [0.0] * sum(station.replicas for station in server.stations)
     sizes, ends = list[int](), list[float]()
     first = 0

@@ -4,16 +4,16 @@ Read in this order:
 
 - ``config``: the study file;
 - ``record``: the document of a trial and that of a study; ``documents`` makes their parts,
-  ``results`` says what the trials come to;
-- ``space``: the candidates, and how a trial stands for one;
-- ``surrogate``: costs corrected by what was measured;
+  ``results`` summarises the trials;
+- ``space``: the candidates, and their keys, which identify them in the record of a trial;
+- ``surrogate``: costs corrected by measurements;
 - ``history``: what the trials measured;
 - ``acquisition``: which candidate to measure next; ``sampler``: gives it to a trial;
 - ``storage``: databases;
-- ``workers``: who measures, the locks of this host, and the trials of workers that died;
+- ``workers``: the worker processes, the locks of this host, and the trials of workers that died;
 - ``loop``: open a study, run its trials, the final comparison and the verdict;
-- ``export``: what a user gets.
+- ``export``: writes the chosen deployment to a folder.
 
-The way of a trial: ``sampler`` gives it a candidate, ``loop.run`` has that measured
-and stores it in its ``record``. The package may import deploy and what is below it.
+``sampler`` gives a trial its candidate; ``loop.run`` has the candidate measured and stores the
+figures in the trial's ``record``. The package may import deploy and what is below it.
 """

@@ -1,10 +1,10 @@
-"""Which candidate to measure next: the one that is expected to gain most over the best measured.
+"""Choice of the next candidate: the one of largest expected improvement over the best measured.
 
 The corrected costs are drawn many times. A gain is the mean over the draws of how much less a
-candidate takes than the best measured one, a loss counting as none (expected improvement: Jones,
+candidate takes than the best measured one, a loss counting as 0 (expected improvement: Jones,
 Schonlau and Welch, Efficient global optimization of expensive black-box functions, 1998, section
-4.1). Weighed are the best candidates for the mean costs and for some draws, each found by the
-planner, and those around the first and around the best measured.
+4.1). The candidates considered are the best ones for the mean costs and for some draws, each found
+by the planner, and the neighbours of the first of these and of the best measured ones.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from autosplit.study.surrogate.correction import Corrected, Factors, correct, ro
 from autosplit.study.surrogate.posterior import Array
 
 DRAWS = 64  # of the costs, over which a gain is averaged
-PLANNED = 4  # of them, for which the best candidate is searched
-PLANNED_TRIALS = 32  # measured trials from which on it is searched for the mean costs alone
-TEACHERS = 2  # trials after the first that tell most of the costs
-CENTRES = 2  # measured candidates whose neighbours are weighed
+PLANNED = 4  # draws for which the planner searches the best candidate
+PLANNED_TRIALS = 32  # measured trials after which it searches for the mean costs alone
+TEACHERS = 2  # trials after the first that are chosen to learn most about the costs
+CENTRES = 2  # measured candidates whose neighbours are considered
 WORTH = 0.02  # the expected gain that is worth a trial, as a share of half the noise
-# The error of the costs is known well enough after three trials and ten times of stages.
+# The error of the costs is known well enough after three trials and ten stage times.
 FEWEST_MEASURED, FEWEST_TIMES = 3, 10
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What a study minimises; ``latency_ms`` is the most that an item may take, or infinite.
+    """What a study minimises; ``latency_ms`` is the limit of the latency, or infinite.
 
-    Under a ``workload`` it is the ms of an item at the goodput, or the number of cores.
+    For goodput the value is the ms of an item at that rate, for cores their number.
     """
 
     objective: str = "throughput"
@@ -52,13 +52,13 @@ class Goal:
 
     @property
     def is_served(self) -> bool:
-        """Whether it is what the limit of the workload leaves."""
+        """Whether the objective depends on the limit of the workload."""
         return self.objective in ("goodput", "cores")
 
     def values(self, corrected: Corrected, batch: Batch, costs: Factors) -> Array:
-        """The period or the latency of each deployment; infinite where its latency is too high.
+        """The value of each deployment; infinite where its latency is too high.
 
-        Of several costs a row each.
+        Several costs give a row each.
         """
         loads = corrected.loads(batch, costs)
         latencies = corrected.latency_ratio * batch.latencies(loads)
@@ -71,7 +71,7 @@ class Goal:
         return np.asarray(np.where(latencies <= self.latency_ms, values, math.inf))
 
     def measured_value(self, candidate: Candidate, measured: Measurement) -> float:
-        """The value of a trial."""
+        """The measured value of a candidate."""
         if not self.is_served:
             is_latency = self.objective == "latency"
             return (measured.latency_ms if is_latency else measured.period_ms).median
@@ -82,7 +82,7 @@ class Goal:
         return float(self._of_rates(value, np.array(float(cores))))
 
     def _of_rates(self, item_ms: Array, cores: Array) -> Array:
-        """The value of deployments that serve an item in so many ms, on so many cores."""
+        """The value of deployments by their ms of an item at the goodput and number of cores."""
         if self.objective == "goodput":
             return item_ms
         is_enough = item_ms <= 1e3 / (self.workload.rate or math.inf)
@@ -91,7 +91,7 @@ class Goal:
 
 @dataclass(frozen=True, eq=False)
 class Acquisition:
-    """What the corrected costs promise."""
+    """The expected gains of candidates under the corrected costs."""
 
     space: Space
     goal: Goal
@@ -100,11 +100,11 @@ class Acquisition:
 
     @property
     def margin(self) -> float:
-        """The gain that counts, relative: half the noise, about what the final comparison shows."""
+        """The relative gain that counts: half the noise, about what a final comparison resolves."""
         return self.corrected.noise / 2
 
     def nearest(self, *starts: Candidate) -> Candidate | None:
-        """The free candidate nearest to some, else to the plan; None where none is left."""
+        """The free candidate nearest to ``starts`` or to the plan; None where none is left."""
         return self.space.free([*starts, self.space.plan.stages], self.history.taken)
 
     @property
@@ -117,9 +117,9 @@ class Acquisition:
 
     @cached_property
     def best(self) -> Candidate | None:
-        """The free candidate of largest expected gain, of equal ones that of least value.
+        """The free candidate of largest expected gain; among equal ones that of least value.
 
-        The first trials are the plan and those that tell most of the costs.
+        The first trials are the plan and candidates that tell most about the costs.
         """
         if not self.gains:
             return None
@@ -136,7 +136,7 @@ class Acquisition:
 
     @cached_property
     def gains(self) -> dict[Candidate, float]:
-        """The expected gain of some free candidates, relative."""
+        """The relative expected gain of each free candidate that is considered."""
         starts = self._planned
         gains = self._gains(starts)
         if not gains:
@@ -146,7 +146,7 @@ class Acquisition:
 
     @cached_property
     def _planned(self) -> list[Candidate]:
-        """The best candidates for the mean costs and some draws, and those around the best."""
+        """The best candidates for the mean costs and some draws, and neighbours of the best."""
         centres = [*self._plans[:1], *self._best_measured[:CENTRES]]
         around = [n for centre in centres for n in self.space.moves.neighbours(centre)]
         return list(dict.fromkeys([*self._plans, *self._whole_models, *around]))
@@ -163,10 +163,10 @@ class Acquisition:
 
     @property
     def _teacher(self) -> Candidate | None:
-        """A free candidate that tells most of the ops in a row that is planned with.
+        """A free candidate whose stage times tell most about single ops in a row that plans use.
 
-        It has a stage on each device that there is for the row. Where these are more than the first
-        trial had, their times tell more of single ops.
+        It has a stage on each device that there is for the row. None unless it has more stages than
+        the first trial had, and therefore fewer ops in each.
         """
         if self.space.question.stages:
             return None
@@ -182,7 +182,7 @@ class Acquisition:
         return None
 
     def _is_unknown(self, candidate: Candidate) -> bool:
-        """Whether it is free, fits, and its period is known less well than by a measurement."""
+        """Whether a candidate is free, fits, and has a less certain period than if measured."""
         if self.space.key(candidate) in self.history.taken or not self.space.fits(candidate):
             return False
         batch = self.space.evaluator.batch([candidate])
@@ -191,7 +191,7 @@ class Acquisition:
 
     @property
     def _whole_models(self) -> list[Candidate]:
-        """The whole model with each number of replicas, where few cores count."""
+        """The whole model with each number of replicas, if the objective is few cores."""
         if self.goal.objective != "cores":
             return []
         ops, numbers = tuple(range(len(self.space.costs.names))), self.space.question.count
@@ -203,9 +203,9 @@ class Acquisition:
         return list(filter(self.space.fits, [(Stage(ops, (option,)),) for option in options]))
 
     def _best_under(self, costs: Factors, near: Candidate) -> Iterator[Candidate]:
-        """The candidates of least period and of least latency, as far as these count.
+        """The candidates of least period and of least latency, as far as the goal needs them.
 
-        Where a limit counts, which large batches may miss, those of each batch.
+        With a limit of the latency, which large batches may exceed, those of each batch size.
         """
         limits, batches = [0.0], list[int | None]([None])
         if self.goal.objective == "latency":
@@ -218,15 +218,15 @@ class Acquisition:
                 yield self.space.best(model, near, seed, limit, batch)
 
     def _gains(self, candidates: Iterable[Candidate]) -> dict[Candidate, float]:
-        """The gains of those that are free and fit."""
+        """The expected gains of those candidates that are free and fit."""
         taken = self.history.taken
         free = [each for each in candidates if self.space.key(each) not in taken]
         if not free:
             return {}
         batch = self.space.batch(free)
         values = self.goal.values(self.corrected, batch, self._draws)
-        # Where no measured candidate keeps the limit, all is gained by one that does. Nothing is
-        # faster than one that takes no time.
+        # The gain is 1 where no measured candidate keeps the limit but this one does, and 0 where
+        # the best measured one takes no time.
         least = self._least[:, None]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             saved = np.where(np.isfinite(values) & (least > 0), 1 - values / least, 0.0)
@@ -242,7 +242,7 @@ class Acquisition:
     def _least(self) -> Array:
         """For each draw the least value of the measured candidates that are likely the best.
 
-        Errors that they share with others cancel.
+        Errors that they share with other candidates in a draw cancel.
         """
         chosen = self.space.evaluator.batch(self._best_measured or [self.space.plan.stages])
         return np.asarray(self.goal.values(self.corrected, chosen, self._draws).min(axis=-1))
@@ -263,9 +263,9 @@ class Acquisition:
 
 
 def _shares(workload: Workload, corrected: Corrected, batch: Batch) -> Array:
-    """What share of its capacity each deployment serves within the limit, by the mean costs.
+    """The share of its capacity that each deployment serves within the limit, by the mean costs.
 
-    Simulated once for the mean: draws of the costs scale all of it.
+    Simulated once, for the mean costs; draws are taken to scale the whole deployment.
     """
     periods = corrected.ratio * batch.stage_periods(corrected.loads(batch, corrected.mean))
     parts = []
@@ -276,7 +276,7 @@ def _shares(workload: Workload, corrected: Corrected, batch: Batch) -> Array:
     return np.array(parts)
 
 
-# The caches are for all that ask at the same state of a study.
+# The caches serve all queries at the same state of a study.
 @lru_cache(maxsize=4)
 def corrected_costs(space: Space, history: History) -> Corrected:
     """The costs of a space corrected by all that was measured."""
@@ -285,5 +285,5 @@ def corrected_costs(space: Space, history: History) -> Corrected:
 
 @lru_cache(maxsize=4)
 def acquisition(space: Space, goal: Goal, history: History) -> Acquisition:
-    """What is promising after all that was measured."""
+    """The acquisition after all that was measured."""
     return Acquisition(space, goal, history, corrected_costs(space, history))

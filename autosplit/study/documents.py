@@ -31,7 +31,7 @@ _DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
 
 
 def document_of(value: Any, **fields: Any) -> Any:
-    """A value as a document: a number that is not finite as null, no samples.
+    """A value as a JSON document without samples; numbers that are not finite become null.
 
     ``fields``: pydantic's ``include``.
     """
@@ -41,7 +41,7 @@ def document_of(value: Any, **fields: Any) -> Any:
 
 
 def read(kind: type[T], documents: Any) -> list[T]:
-    """The profiles or links of a list of documents; an infinite time or bandwidth is null."""
+    """Read profiles or links from documents, where null is an infinite time or bandwidth."""
     return [load(kind, _with_infinity(document)) for document in documents]
 
 
@@ -80,7 +80,7 @@ def measured_document(measurement: Measurement) -> dict[str, Any]:
 
 
 def differences(recorded: Mapping[str, Any], now: Mapping[str, str]) -> list[str]:
-    """What differs between two identities, one phrase a key; a digest is shortened."""
+    """The differences between two identities, one phrase per key; digests are shortened."""
     return [
         f"{key} was {_quoted(recorded.get(key))}, is {_quoted(now.get(key))}"
         for key in sorted({*recorded, *now})

@@ -1,4 +1,4 @@
-"""Export what the verdict of a study advises, or any trial of it."""
+"""Export the deployment that the verdict of a study advises, or any trial of the study."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Exported = tuple[Deployment, SplitResults]
 
 
 def export_best_split(opened: OpenStudy) -> Path | None:
-    """Export what is advised into the folder ``export`` of the study file; None without one."""
+    """Export the advised deployment to the folder ``export`` of the study file, or return None."""
     if not opened.config.export:
         return None
     with storage_errors(opened.url):
@@ -53,7 +53,7 @@ def export_stored_split(
     split to export in this format, or where model or machine are not those of the study; Infeasible
     where no trial was completed.
     """
-    # Not as StudyRecord has it, which cuts long texts.
+    # Read without StudyRecord, which shortens long texts.
     document = mapping(study.user_attrs.get(RECORD))
     identity = mapping(document.get("identity"))
     config = _on_stored_devices(document.get("config"), identity, study.study_name)
@@ -64,7 +64,7 @@ def export_stored_split(
             raise Infeasible(
                 f"study '{study.study_name}' has no completed trial; nothing to export"
             )
-        # The export would state times that this machine does not have.
+        # Otherwise the export would state times that are not those of this model and machine.
         different = differences(identity, identity_of(config, bench))
         if different:
             raise ConfigError(
@@ -89,10 +89,10 @@ def _on_stored_devices(document: Any, identity: Mapping[str, Any], name: str) ->
 def _advised(
     study: optuna.Study, config: StudyConfig, bench: Bench, number: int | None = None
 ) -> Exported | None:
-    """What trial ``number`` measured, by default what the verdict advises, or else the best trial.
+    """The deployment and results of trial ``number``, by default of the verdict or the best trial.
 
-    A study of so many stages asks for a split, whatever the verdict says of it. None where nothing
-    was measured. Raises ConfigError where the trial cannot be exported.
+    A study with a given number of stages exports a split, even if the verdict advises a baseline.
+    None if nothing was measured. Raises ConfigError if the trial cannot be exported.
     """
     record = study_record(study.user_attrs)
     verdict, baselines = record.verdict, record.compared_baselines()

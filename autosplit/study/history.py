@@ -1,6 +1,6 @@
-"""What is known when a candidate is chosen; a finished trial is read once.
+"""The history of a study, which is known when a candidate is chosen.
 
-A database is untrusted, and trials of other programs may be in it.
+A finished trial is read once. A database is untrusted and may hold trials of other programs.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from autosplit.study.surrogate.correction import Measured
 class History:
     """What is known when a candidate is chosen.
 
-    ``taken``: the keys of those that are measured, failed, being measured or enqueued.
-    ``measured``: trials and baselines, which have negative numbers.
+    ``taken``: the keys of candidates that are measured, failed, being measured or enqueued.
+    ``measured``: the measured trials, and the measured baselines, which have negative numbers.
     """
 
     taken: frozenset[str] = frozenset()
@@ -32,7 +32,7 @@ class History:
 
     @property
     def trials(self) -> tuple[Measured, ...]:
-        """What trials measured."""
+        """The measured trials, without the baselines."""
         return tuple(m for m in self.measured if m.number >= 0)
 
 
@@ -48,9 +48,9 @@ class TrialReader:
         self._latest = History(frozenset(), self.baselines)
 
     def history(self, trials: Sequence[FrozenTrial], exclude: int | None = None) -> History:
-        """What trials in their order say, but for the one numbered ``exclude``.
+        """The history of trials, in their order, without the one numbered ``exclude``.
 
-        It is the same object as before where nothing is new.
+        Returns the same object as before if nothing is new.
         """
         read = [self._read(trial) for trial in trials if trial.number != exclude]
         taken = frozenset(key for _, key, _ in read if key)
@@ -86,7 +86,7 @@ class TrialReader:
 
 
 def measured_baselines(space: Space, baselines: Iterable[Baseline]) -> Iterator[Measured]:
-    """The baselines that are candidates of the space, as measured."""
+    """The baselines that are candidates of the space, as measured candidates."""
     for number, baseline in enumerate(baselines, 1):
         candidate = space.whole_model(baseline)
         if candidate is not None:

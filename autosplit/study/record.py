@@ -1,9 +1,9 @@
 """The record of a study: one JSON document for each trial and one for the study, kept in Optuna.
 
-Beside the document of the study lie its final comparison and its result, which are written later;
-what the search measured is never changed. Readers prefer the figures of the final comparison.
+The final comparison and the result of the study are written later, as documents of their own; the
+figures of the search are never changed. Readers prefer the figures of the final comparison.
 
-A database is untrusted: a value that is not valid reads as the default of its key, nothing raises.
+A database is untrusted: a value that is not valid is read as the default of its key, not refused.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ def _lines(value: Any) -> str:
 
 
 def _times(spread: Spread) -> Spread:
-    """Raises ValueError for what is no time."""
+    """Check that a spread has times only. Raises ValueError if not."""
     if not all(0 <= value < math.inf for value in (spread.median, spread.low, spread.high)):
         raise ValueError("a time is a finite number from 0")
     return spread
 
 
-# All numbers here count times, bytes or copies.
+# All numbers here are times, bytes or counts, so none is negative.
 Number = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 Index = Annotated[int, Field(strict=True, ge=0)]
 Count = Annotated[int, Field(strict=True, ge=1)]
@@ -111,7 +111,7 @@ class _Baseline(_Stored):
 
 
 class Figures(_Stored):
-    """What was measured of a candidate; ``disturbed`` says why it cannot be trusted."""
+    """The measured figures of a candidate; ``disturbed``: why they cannot be trusted."""
 
     period_ms: OptionalSpread = None
     latency_ms: OptionalSpread = None
@@ -145,7 +145,7 @@ class TrialRecord(Figures):
     worker: Table = {}
 
     def deployment(self) -> Deployment:
-        """What was measured. Raises ValueError where the record does not say it all."""
+        """The measured deployment. Raises ValueError if the record is incomplete."""
         devices = [device for of_stage in self.devices for device in of_stage]
         counts = [len(of_stage) for of_stage in self.devices]
         if not counts or len(counts) != len(self.stages) or not all(map(len, self.stages)):
@@ -223,7 +223,7 @@ class StudyRecord(_Stored):
 
 
 def mapping(value: object) -> dict[str, Any]:
-    """A stored document; empty where it is none."""
+    """A stored value if it is a document, else an empty document."""
     return value if isinstance(value, dict) else {}
 
 
@@ -235,13 +235,13 @@ def record_of(trial: FrozenTrial | Trial) -> TrialRecord:
 def update(trial: Trial, **values: Any) -> None:
     """Store values in the record of a running trial.
 
-    Raises Optuna's UpdateFinishedTrialError where another worker has given it up.
+    Raises Optuna's UpdateFinishedTrialError if another worker has finished it as lost.
     """
     trial.set_user_attr(RECORD, {**mapping(trial.user_attrs.get(RECORD)), **values})
 
 
 def study_record(attributes: Mapping[str, Any]) -> StudyRecord:
-    """All that the attributes of a study say."""
+    """Read the record of a study from its attributes."""
     documents = [mapping(attributes.get(key)) for key in (RECORD, RESULT)]
     comparison = {COMPARISON: attributes.get(COMPARISON)}
     return StudyRecord.model_validate({**documents[0], **documents[1], **comparison})

@@ -1,4 +1,4 @@
-"""What the trials of a study come to: how many there are, their figures, and the best one."""
+"""A summary of the trials of a study: how many are in each state, their errors, the best one."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def tally(trials: Sequence[FrozenTrial]) -> Tally:
 def is_lost(trial: FrozenTrial) -> bool:
     """Whether a trial failed without having measured its candidate, which is then free again.
 
-    Of a trial whose worker died or fell silent Optuna says only that it failed; a candidate that
-    killed too many workers counts as failed.
+    Optuna marks a trial whose worker died or fell silent as failed. Such a trial is lost, unless
+    its candidate has killed too many workers, which counts as a failure.
     """
     if trial.state.name != "FAIL":
         return False
@@ -74,7 +74,7 @@ def error_of(trial: FrozenTrial) -> str:
 
 
 def state_of(trial: FrozenTrial) -> str:
-    """The state of a trial as people read it: an interrupted one was not measured, nor failed."""
+    """The state of a trial for users, who read "interrupted" for a lost trial."""
     return "interrupted" if is_lost(trial) else trial.state.name.lower()
 
 
@@ -83,9 +83,9 @@ def best_number(
 ) -> int | None:
     """The number of the best trial by the objective; of equal ones the first.
 
-    ``figures`` and ``values``, as Optuna has them, are those of the complete trials; only one with
-    a period can be the best. For throughput it is the winner of the final comparison, where nothing
-    was measured since.
+    ``figures`` and ``values`` (Optuna's) are those of the complete trials; only a trial with a
+    period can be the best. For throughput the best trial is the winner of the final comparison,
+    unless further trials were completed since.
     """
     periods = {number: each.period_ms for number, each in figures.items() if each.period_ms}
     if objective_of(study.config) != "throughput":

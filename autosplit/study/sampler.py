@@ -1,10 +1,10 @@
 """The samplers of a study, and the candidate of each trial.
 
-``PlannerSampler`` and Optuna's own samplers choose the parameters of a trial; ``Assignment`` makes
-a candidate of them that no other trial has. Neither keeps what a resumed study would need: the
-trials in the storage and the seed decide, and any number of processes may ask.
+``PlannerSampler`` and Optuna's own samplers choose the parameters of a trial; ``Assignment`` turns
+them into a candidate that no other trial has. Neither keeps state that a resumed study would need:
+choices follow from the trials in the storage and the seed, in any number of processes.
 
-Imports Optuna at once, so it is imported late.
+This module imports Optuna at its top; import it only where a study is opened.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ OTHERS: Mapping[str, Callable[[int], BaseSampler]] = {
     "tpe": lambda seed: optuna.samplers.TPESampler(seed=seed, constant_liar=True),
 }
 SAMPLERS = (PLANNER, *OTHERS)
-_ATTEMPTS = 20  # choices of a trial, each after another worker made the same
-FIRST_WAIT = 0.05  # seconds between the first two of them at most; each further wait is twice it
+_ATTEMPTS = 20  # choices of a candidate for a trial while other workers choose the same one
+FIRST_WAIT = 0.05  # most seconds between the first two attempts; doubled for each further one
 
 
 def distributions(space: Space) -> dict[str, IntDistribution]:
@@ -48,14 +48,14 @@ def distributions(space: Space) -> dict[str, IntDistribution]:
 class PlannerSampler(BaseSampler):
     """Chooses the candidate that is expected to gain most, as parameters of its ``space``.
 
-    ``reader``: of the trials; without one nothing is known before the first trial.
+    ``reader``: reads the trials; the default one knows no baselines.
     """
 
     def __init__(self, space: Space, goal: Goal, reader: TrialReader | None = None) -> None:
         self.space, self.goal, self.reader = space, goal, reader or TrialReader(space)
 
     def view(self, trials: Sequence[FrozenTrial], exclude: int | None = None) -> Acquisition:
-        """What is promising after some trials, but for the one numbered ``exclude``."""
+        """The acquisition after some trials, without the one numbered ``exclude``."""
         return acquisition(self.space, self.goal, self.reader.history(trials, exclude))
 
     def infer_relative_search_space(
@@ -67,19 +67,19 @@ class PlannerSampler(BaseSampler):
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """The parameters of the candidate to measure; none where none is left."""
+        """The parameters of the candidate to measure; empty if no candidate is left."""
         candidate = self.view(study.get_trials(deepcopy=False), exclude=trial.number).best
         return {} if candidate is None else self.space.moves.encode(candidate)
 
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: Any
     ) -> Any:
-        """The first value: parameters of other stages than those of the candidate."""
+        """The lowest value, for the parameters of stages that the candidate does not have."""
         return param_distribution.low
 
 
 class Assignment:
-    """Gives each trial of a study a candidate, chosen by the sampler of some name."""
+    """Gives each trial of a study a candidate, which the sampler called ``name`` chooses."""
 
     def __init__(self, name: str, planner: PlannerSampler, seed: int = 0) -> None:
         self.name, self.planner, self.seed = name, planner, seed
@@ -96,8 +96,8 @@ class Assignment:
     def enqueue(self, study: optuna.Study, trials: Sequence[FrozenTrial]) -> None:
         """Enqueue the next candidate of the planner, whose parameters are stored at once.
 
-        Nothing where a trial waits already: one that a user enqueued, or that a dead worker left.
-        Optuna's samplers choose within their trial. ``trials``: those that there are.
+        Does nothing if a trial is waiting already, enqueued by a user or left by a dead worker, nor
+        for Optuna's samplers, which choose within their trial. ``trials``: all trials so far.
         """
         if self.name != PLANNER or any(trial.state.name == "WAITING" for trial in trials):
             return
@@ -116,15 +116,15 @@ class Assignment:
     def assign(
         self, study: optuna.Study, trial: Trial, trials: Sequence[FrozenTrial]
     ) -> Candidate | None:
-        """The candidate of a running trial, which is recorded; None where none is left.
+        """Choose and record the candidate of a running trial; None if no candidate is left.
 
-        A trial that was enqueued with a candidate keeps it, unless an earlier one has the same.
-        ``trials``: all that there are. Raises SplitError where an enqueued key is not one of them.
+        A trial that was enqueued with a candidate keeps it, unless an earlier trial has the same.
+        ``trials``: all trials so far. Raises SplitError if an enqueued key is of no candidate.
         """
         key = record_of(trial).key
         if key and not self.reader.is_taken(key, trials[: trial.number]):
             return self.space.candidate(key)
-        # By a user, who may have given some of them.
+        # Parameters that a user enqueued, perhaps only some of them.
         if "fixed_params" in trials[trial.number].system_attrs:
             enqueued = self._suggested(trial)
             update(trial, key=self.space.key(enqueued))
@@ -132,7 +132,7 @@ class Assignment:
         return self._free(study, trial)
 
     def _suggested(self, trial: Trial) -> Candidate:
-        """The candidate of the parameters that Optuna suggests, which it stores."""
+        """The candidate of the parameters that Optuna suggests and stores for the trial."""
         ranges = distributions(self.space)
 
         def suggest(name: str) -> int:
@@ -147,9 +147,9 @@ class Assignment:
     def _free(self, study: optuna.Study, trial: Trial) -> Candidate | None:
         """Choose a candidate and record it, such that no two trials ever keep the same one.
 
-        Each worker writes its choice and then reads those of the others. Of two workers that chose
-        alike the second to write sees the other, so not both keep it. A worker that sees a rival
-        waits for a random time, in which the rival chooses again or goes on, and chooses again.
+        Each worker writes its choice and then reads those of the others. Of two workers with the
+        same choice, the second to write sees the first, so not both keep it. A worker that sees a
+        rival waits for a random time, in which the rival may choose again, and then chooses again.
         """
         for attempt in range(_ATTEMPTS):
             view = self.planner.view(study.get_trials(deepcopy=False), exclude=trial.number)
@@ -162,7 +162,7 @@ class Assignment:
             others = study.get_trials(deepcopy=False)
             if not self.reader.is_taken(key, (t for t in others if t.number != trial.number)):
                 return candidate
-            # An empty claim lets the trial fail without a candidate.
+            # Withdraw the claim, so that the trial holds no candidate if it fails.
             update(trial, key="")
             time.sleep(random() * min(1.0, FIRST_WAIT * 2**attempt))
         return None

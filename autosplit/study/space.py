@@ -1,7 +1,7 @@
-"""What a study may measure: the deployments that a question to the planner asks for.
+"""The search space of a study: the deployments that a question to the planner asks for.
 
-A candidate is a tuple of stages with options. Its ``key``, its canonical text, is in the record of
-its trial: not every candidate is that of some whole numbers, which Optuna's own samplers choose.
+A candidate is a tuple of stages with options. The record of its trial has its ``key``, a canonical
+text, because the integer parameters of Optuna's samplers cannot encode every candidate.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from autosplit.planner.problem import Problem, Question
 from autosplit.planner.solver import partition
 
 Candidate = tuple[Stage, ...]
-LEAST_SPEEDUP = 1.1  # of more threads, below which no deployment has as many
-LISTED_CUTS = 2_000  # that are searched again for every trial, and shown in a report
-NEAR_CUTS = 500  # where there are more
-PLAN_SECONDS = 10.0  # of the first plan
+LEAST_SPEEDUP = 1.1  # by more threads; with less, no deployment has as many
+LISTED_CUTS = 2_000  # up to this many, a trial searches all cuts, and a report shows them
+NEAR_CUTS = 500  # cuts that are searched for every trial if there are more
+PLAN_SECONDS = 10.0  # time limit of the first plan
 VISITED = 2_000  # candidates that are looked at in search of a free one
 
 
@@ -58,7 +58,7 @@ class Space:
 
     @cached_property
     def evaluator(self) -> BatchEvaluator:
-        """What times many candidates at once."""
+        """The evaluator of many candidates at once."""
         return BatchEvaluator(self.costs, self.question)
 
     @cached_property
@@ -75,10 +75,10 @@ class Space:
         max_period: float = 0.0,
         batch: int | None = None,
     ) -> Candidate:
-        """The best candidate under some costs, or of a batch; ``max_period`` as in ``partition``.
+        """The best candidate under some costs; with ``batch`` only of this batch size.
 
-        Where the cuts are too many to search all of them for every trial, those near the cuts of a
-        candidate are. Raises Infeasible where none fits.
+        If the cuts are too many to search all for every trial, only cuts near those of ``near`` are
+        searched. ``max_period`` as in ``partition``. Raises Infeasible where none fits.
         """
         cuts = self._cuts or self._cuts_near(near, seed)
         if batch is not None:
@@ -129,11 +129,11 @@ class Space:
         )
 
     def fits(self, candidate: Candidate) -> bool:
-        """Whether the devices can run it and have the memory for it."""
+        """Whether the devices can run a candidate and have the memory for it."""
         return self.moves.allows(candidate) and bool(len(self.batch([candidate])))
 
     def deployment(self, candidate: Candidate) -> Deployment:
-        """The candidate on its devices."""
+        """The deployment of a candidate, placed on the devices."""
         deployment = Deployment(candidate)
         if self.cores is not None:
             return deployment.on_cores(self.cores)
@@ -152,11 +152,11 @@ class Space:
         return json.dumps(document, separators=(",", ":"))
 
     def candidate(self, key: str) -> Candidate:
-        """The candidate of a key. Raises SplitError where it is none of the space."""
+        """The candidate of a key. Raises SplitError if it is not in the space."""
         return _parsed(self, key)
 
     def free(self, starts: Sequence[Candidate], taken: frozenset[str]) -> Candidate | None:
-        """The candidate nearest to some that fits and whose key is not ``taken``; None for none."""
+        """The candidate nearest to ``starts`` that fits and is not ``taken``; None if not found."""
         fitting = self.batch(list(filter(self.moves.allows, starts))).deployments
         near = dict.fromkeys(map(self.key, fitting))
         visited, queue = set(near), list(near)
@@ -172,7 +172,7 @@ class Space:
         return None
 
     def whole_model(self, baseline: Baseline) -> Candidate | None:
-        """The model as one stage as a baseline ran it; None where that is no candidate."""
+        """The candidate of one stage that a baseline measured; None if it is not in the space."""
         kinds = {name: kind for kind, name in self.devices}
         for kind, numbers in (self.cores or {}).items():
             kinds |= {f"core {number}": kind for number in numbers}
@@ -188,9 +188,9 @@ class Space:
         return candidate if self.fits(candidate) else None
 
     def cut_periods(self) -> dict[int, float]:
-        """For each legal cut the least period of two stages there, of one replica each.
+        """For each legal cut the least period of a split into two stages, of one replica each.
 
-        Empty where there are too many cuts to look at.
+        Empty if there are too many cuts.
         """
         contraction = self.costs.contraction
         try:
@@ -230,7 +230,7 @@ def _parsed(space: Space, key: str) -> Candidate:
     return candidate
 
 
-# In search of a free candidate the same ones are visited in every trial.
+# The search for a free candidate visits the same candidates in every trial.
 @lru_cache(maxsize=VISITED)
 def _around(space: Space, key: str) -> tuple[str, ...]:
     """The keys of the candidates one move away that fit."""
@@ -239,13 +239,13 @@ def _around(space: Space, key: str) -> tuple[str, ...]:
 
 
 def useful_threads(costs: CostModel) -> CostModel:
-    """The costs without the rows of more threads that hardly save time."""
+    """The costs without rows whose additional threads save little time."""
     rows = []
     least: dict[tuple[str, str, int], float] = {}
     for row_costs in sorted(costs.rows, key=lambda each: each.row.threads):
         row, total = row_costs.row, sum(row_costs.times)
         series = row.kind, row.runtime, row.batch
-        # One thread is always of use: it makes the most replicas.
+        # One thread is always useful: it allows the most replicas.
         if row.threads == 1 or total * LEAST_SPEEDUP < least.get(series, np.inf):
             least[series] = total
             rows.append(row_costs)

@@ -1,7 +1,7 @@
 """Where a study is stored: a SQLite file, or any database that Optuna can open.
 
-Every failure of a storage becomes one line: MachineError, or ConfigError for a wrong name. Imports
-Optuna at once, so it is imported late.
+Every failure of a storage becomes an error of one line: MachineError, or ConfigError for a wrong
+name. This module imports Optuna at its top; import it only where a study is opened.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ BEATS_PER_LEASE = 4  # heartbeats in the time of a lease
 class Database(optuna.storages.RDBStorage):
     """Optuna's storage, whose heartbeats survive a database that fails for a moment.
 
-    Whatever fails there shows when a result is written, not as a traceback of a thread.
-    ``first_attributes``: what a trial that begins has at once, such as its worker.
+    A lasting failure shows when a result is written, not as a traceback of the heartbeat thread.
+    ``first_attributes``: attributes that each new trial has from the start, such as its worker.
     """
 
     first_attributes: dict[str, Any] | None = None
@@ -75,7 +75,7 @@ def storage_url(name: str, option: str | None = None, configured: str | None = N
 
 
 def redact_password(url: str) -> str:
-    """A URL as it may be printed: without its password, a SQLite file by its path."""
+    """A URL for messages: without its password, or for SQLite the path of the file."""
     try:
         parsed = make_url(url)
     except ArgumentError:
@@ -87,7 +87,7 @@ def redact_password(url: str) -> str:
 
 @contextlib.contextmanager
 def storage_errors(url: str) -> Iterator[None]:
-    """Turn whatever a full, broken or unreachable storage raises into one line with a remedy."""
+    """Turn the errors of a full, broken or unreachable storage into one line with a remedy."""
     shown = redact_password(url)
     failures = optuna.exceptions.StorageInternalError, SQLAlchemyError, sqlite3.Error
     try:
@@ -98,8 +98,8 @@ def storage_errors(url: str) -> Iterator[None]:
             "give a file path or postgresql+psycopg://USER@HOST/NAME"
         ) from None
     except (*failures, AssertionError, UnboundLocalError) as error:
-        # Optuna 5 raises the last two over the error of a storage that cannot say what became of a
-        # trial, and a failed assertion for a write that never arrived, above all on a full disk.
+        # Optuna 5 raises the last two over the error of a storage that cannot tell the state of a
+        # trial, and a failed assertion for a write that never arrived, mostly on a full disk.
         cause = error if isinstance(error, failures) else error.__context__
         if isinstance(cause, failures):
             message = f"failed: {cause_line(cause)}; repair it and run again"
@@ -131,10 +131,10 @@ def connect(
 ) -> optuna.storages.BaseStorage:
     """Open a storage and create what is missing; ``lease`` in seconds for workers that measure.
 
-    ``on_stale`` is called for a trial that failed because its worker was silent for longer;
-    ``first_attributes`` are those of each trial that begins. Raises ConfigError for what is no
-    database URL and for a database of another program, MachineError where the storage cannot be
-    used.
+    ``on_stale`` is called for a trial that failed because its worker sent no heartbeat for
+    ``lease`` seconds; ``first_attributes`` are set on each new trial. Raises ConfigError if ``url``
+    is no database URL or the database belongs to another program, MachineError if the storage
+    cannot be used.
     """
     silence_optuna_logs()
     try:
@@ -190,7 +190,7 @@ def silence_optuna_logs() -> None:
 
 
 def cause_line(error: BaseException) -> str:
-    """The driver's own words: the first line of the innermost cause."""
+    """The driver's own message: the first line of the innermost cause."""
     while error.__cause__ is not None:
         error = error.__cause__
     if isinstance(error, DBAPIError) and error.orig is not None:

@@ -1,6 +1,6 @@
-"""The processes that run studies: who they are, what they hold, and what they leave when they die.
+"""The processes that run studies: their identity, their locks, and the trials of dead ones.
 
-Optuna's heartbeats tell which workers are silent; processes of this host are seen directly.
+Optuna's heartbeats show which workers are silent; processes of this host are checked directly.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from autosplit.printable import printable
 from autosplit.study.record import RECORD, record_of
 from autosplit.study.results import DEATHS_LIMIT, tally
 
-# Seconds by which two readings of one start may differ: the kernel rounds the time of its boot.
+# Seconds by which two readings of a start time may differ: the kernel rounds its boot time.
 START_TOLERANCE = 2.0
-NOTICE_AFTER = 2.0  # seconds after which a process that waits for a lock looks who holds it
+NOTICE_AFTER = 2.0  # seconds of waiting for a lock after which a process reports who holds it
 POLL_INTERVAL = 0.1  # seconds between two attempts to take a lock
 
 
@@ -39,7 +39,7 @@ def this_worker() -> dict[str, Any]:
 
 
 def is_dead(worker: Mapping[str, Any]) -> bool:
-    """Whether a recorded worker certainly runs no more.
+    """Whether a recorded worker is certainly no longer running.
 
     False for workers of other hosts, whose processes cannot be seen from here.
     """
@@ -59,21 +59,21 @@ def is_dead(worker: Mapping[str, Any]) -> bool:
 
 
 def _seconds_after_boot(process: psutil.Process) -> float:
-    """When a process started, counted from the boot: the clock of the host may be set meanwhile."""
+    """Seconds from boot to the start of a process, which do not change when the clock is set."""
     return process.create_time() - psutil.boot_time()
 
 
 def free_candidate(notify: Callable[[str], None], study: optuna.Study, trial: FrozenTrial) -> None:
-    """Enqueue the candidate of a trial whose worker died or fell silent, unless it killed many.
+    """Enqueue the candidate of a lost trial again, unless the candidate has killed many workers.
 
-    Optuna calls it for silent workers. ``notify`` receives a line.
+    Optuna calls this for trials of silent workers. ``notify`` receives a line.
     """
     result = record_of(trial)
     name = f"process {result.worker.get('pid')} on {result.worker.get('host')}"
     reason = f"{printable(name)} died or was silent for longer than its lease"
     if result.key:
-        # Its figures and its worker are not those of the next trial, which has a name from the
-        # start, so that others see when this process dies before it measures.
+        # The next trial starts without the old figures. It names this process as its worker, so
+        # that others notice if this process dies before it measures.
         trial.user_attrs = {RECORD: {"key": result.key, "worker": this_worker()}}
         RetryHeartbeatStaleTrialCallback(max_retry=DEATHS_LIMIT - 1)(study, trial)
     notify(f"trial {trial.number}: {reason}; its candidate is free again")
@@ -82,7 +82,7 @@ def free_candidate(notify: Callable[[str], None], study: optuna.Study, trial: Fr
 def free_lost_trials(study: optuna.Study, notify: Callable[[str], None]) -> list[FrozenTrial]:
     """Fail the trials of dead and of silent workers, and enqueue their candidates.
 
-    Returns the trials as they are then.
+    Returns all trials of the study as they are afterwards.
     """
     optuna.storages.fail_stale_trials(study)
     trials = study.get_trials(deepcopy=False)
@@ -99,29 +99,29 @@ def free_lost_trials(study: optuna.Study, notify: Callable[[str], None]) -> list
 def host_lock(
     key: str, resource: str, holder: str, notify: Callable[[str], None]
 ) -> Iterator[None]:
-    """Hold a lock among the processes of one user on one host, which the system frees if they die.
+    """Hold a lock among the processes of one user on one host; the system frees it if they die.
 
-    ``key`` tells locks apart. ``resource`` and ``holder`` are what it guards and who takes it, in
-    the words of a message. ``notify`` receives a line when taking it lasts. Where no lock file can
-    be made, nothing is locked.
+    ``key`` identifies the lock. ``resource`` is what it guards and ``holder`` who takes it, worded
+    for messages. ``notify`` receives a line if the wait is long. Where no lock file can be made,
+    nothing is locked.
     """
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError, NotImplementedError):
             path = _folder() / hashlib.sha256(key.encode()).hexdigest()[:16]
             lock = filelock.FileLock(path.with_suffix(".lock"), mode=0o600)
             description = path.with_suffix(".txt")
-            # Whoever holds it measures, so it is disturbed as little as possible.
+            # The holder may be measuring, so waiting must disturb it as little as possible.
             try:
                 lock.acquire(timeout=NOTICE_AFTER, poll_interval=POLL_INTERVAL)
             except filelock.Timeout:
                 text = "another process"
-                with contextlib.suppress(OSError, ValueError):  # it may write at this moment
+                with contextlib.suppress(OSError, ValueError):  # the holder may be writing it
                     text = description.read_text(encoding="utf-8") or text
                 notify(f"waiting for {resource}, held by {printable(text)}")
                 lock.acquire(poll_interval=POLL_INTERVAL)
             stack.callback(lock.release)
             now = time.strftime("%Y-%m-%d %H:%M:%S")
-            # The lock works without it, so a failure matters as little as that of the lock.
+            # The lock works without this text, so a failure to write it is ignored.
             description.write_text(f"process {os.getpid()} ({holder}) since {now}", "utf-8")
         yield
 

@@ -1,4 +1,4 @@
-"""A study file for a model, with all that is assumed where nobody wrote one."""
+"""Writes a study file for a model that has none, with all that is assumed."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _KEYS = {
 
 
 def study_file_for(model: Path, options: Mapping[str, Any]) -> tuple[Path, bool]:
-    """The file NAME.toml for a model, and whether it was written now: it stays as it is.
+    """The study file NAME.toml of a model, and if it was written now; an existing one is kept.
 
     ``options`` are those of the command line, nested like the file; without ``cores``, ``stages``
-    or ``devices`` all cores of this process are meant. Raises ConfigError where the model does not
-    exist, an option makes no sense, or NAME.toml is for another model.
+    or ``devices`` all cores of this process are used. Raises ConfigError if the model does not
+    exist, an option is not valid, or NAME.toml is for another model.
     """
     file = Path(f"{study_name(model)}.toml")
     if not model.is_file():

@@ -74,7 +74,7 @@ class Measure(Section):
 
 
 class Limits(Section):
-    """What a deployment may take: ``latency_ms`` for an item, measured alone."""
+    """Limits that a deployment must keep: ``latency_ms`` for an item that is measured alone."""
 
     latency_ms: Positive | None = None
 
@@ -87,10 +87,10 @@ class StatePair(Section):
 
 
 class Workload(Section):
-    """How items come in use: by themselves, ``rate`` a second, or as the times in a file did.
+    """How items arrive in use: ``rate`` a second, or at the times in the file ``arrivals``.
 
-    One limit at most: with ``p99_ms`` 99 % of the items must be ready within it. ``delay_ms``: the
-    longest time that a batch waits to be full; "auto" lets the simulation choose it.
+    At most one limit is set; with ``p99_ms`` 99 % of the items must be ready within it.
+    ``delay_ms``: the longest wait of a batch to be full; "auto" lets the simulation choose it.
     """
 
     rate: Positive | None = None
@@ -109,7 +109,7 @@ class Workload(Section):
 
     @property
     def key(self) -> dict[str, Any]:
-        """What tells it from others."""
+        """The values that distinguish this workload from others."""
         key = self.model_dump(exclude_none=True)
         if self.arrivals:
             key["arrivals"] = hashlib.sha256(repr(self.value.times).encode()).hexdigest()
@@ -117,7 +117,7 @@ class Workload(Section):
 
     @cached_property
     def value(self) -> workload.Workload:
-        """What the planner and the measurement take. Raises ConfigError for a bad file."""
+        """The workload for the planner and the measurement. Raises ConfigError for a bad file."""
         delay = None if self.delay_ms == "auto" else self.delay_ms
         quantile, limit = next(iter(self.limits.items()), ("p99", None))
         times = arrival_times(Path(self.arrivals)) if self.arrivals else ()
@@ -126,7 +126,7 @@ class Workload(Section):
 
 
 def arrival_times(file: Path) -> tuple[float, ...]:
-    """The times in seconds of a file that has one a line. Raises ConfigError where it is bad."""
+    """Read arrival times in seconds from a file, one a line. Raises ConfigError for a bad file."""
     problem = f"cannot read arrival times from '{file}'"
     with explained(ConfigError, problem, last=False), open_regular(file) as stream:
         times = tuple(map(float, stream.read().split()))

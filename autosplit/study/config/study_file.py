@@ -66,12 +66,12 @@ _RUNTIMES = [*RUNTIMES, AUTO]
 
 
 def _listed(value: Any) -> Any:
-    """One value as a list of it."""
+    """A single value as a list with it; lists and "auto" are returned as they are."""
     return value if value == "auto" or isinstance(value, list) else [value]
 
 
 def _batches(value: Any) -> Any:
-    """Numbers of items, sorted, or "auto"; one number as a list of it."""
+    """Validate batch sizes: "auto", or a number or list, which becomes a sorted list."""
     numbers = _listed(value)
     if value != "auto" and not (
         numbers and all(type(n) is int and 1 <= n <= MOST_BATCH for n in numbers)
@@ -82,7 +82,7 @@ def _batches(value: Any) -> Any:
 
 
 def _cores(value: Any) -> Any:
-    """A number of cores, their numbers as in the spelling of a device, or a list of these."""
+    """Validate cores: how many, or which ones as in "0-3", or a list of these with one a kind."""
     if type(value) is int and 1 <= value <= MOST_CORES:
         return value
     kinds: list[Any] = value if isinstance(value, list) else [value]
@@ -125,20 +125,20 @@ class StudyConfig(Section):
     Then deployments on them are searched: any number of stages, each with any number of replicas
     and threads; the replicas of a stage have cores of one kind.
 
-    ``memory``: bytes that each stage may have, weights and the tensors at its borders, or a list of
-    them, one a device; with ``cores`` each replica.
+    ``memory``: the most bytes of each stage (weights and the tensors at its borders), or a list
+    with a limit for each device; with ``cores`` the most bytes of each replica.
 
-    ``batch``: how many items may be computed at once, a number or a list of them, or ``"auto"``: 1,
-    doubled while that is faster.
+    ``batch``: how many items may be computed at once: a number, a list of numbers, or ``"auto"``,
+    which is 1, doubled while that is faster.
 
-    ``streams``: how many share the deployment, whose items come in turn; a replica of a stage with
-    states holds whole streams. ``workload`` says how the items of all of them come.
+    ``streams``: how many streams share the deployment; their items come in turn, and each replica
+    of a stage with states serves whole streams. ``workload``: how the items of all streams arrive.
 
     ``tolerance``: the relative error that outputs may have; by default it follows from the model.
 
     ``objective``: ``throughput`` (the least period), ``latency`` (of one item), ``goodput`` (the
     greatest rate within the limit of the workload) or ``cores`` (the fewest that sustain its rate
-    within its limit). Where the workload has a limit, it is one of the last two.
+    within its limit). If the workload has a limit, the default is one of the last two.
     """
 
     name: Name
@@ -183,14 +183,14 @@ class StudyConfig(Section):
         else:
             numbers = available()[: self.cores or 0]
         kinds = by_kind(numbers)
-        # Nobody asked for kinds, so where there are too many all cores count as alike.
+        # The file lists no kinds, so if there are too many, all cores count as one kind.
         return kinds if _ways_to_use(list(map(len, kinds))) <= MOST_STATES else (numbers,)
 
     @property
     def rows(self) -> tuple[tuple[str, int], ...]:
-        """The kinds of cores, called 0, 1, …, each with the numbers of threads of a replica.
+        """Pairs of a kind of cores, called 0, 1, …, and a number of threads of a replica.
 
-        Those are powers of two, and all its cores.
+        The numbers of threads are powers of two, and the number of all cores of the kind.
         """
         pairs: list[tuple[str, int]] = []
         for kind, most in enumerate(map(len, self.core_kinds)):
@@ -210,7 +210,7 @@ class StudyConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _defaults(cls, data: Any) -> Any:
-        """A stage for each device, any number with cores; a limit of the workload is to be kept."""
+        """Set the number of stages by the devices or cores, the objective by the workload."""
         if not isinstance(data, dict):
             return data
         defaults: dict[str, Any] = {}
@@ -281,7 +281,7 @@ class StudyConfig(Section):
         if self.regions and self.runtime not in (TVM, AUTO):
             yield f"regions are given, runtime is '{self.runtime}'; set runtime = \"tvm\""
         if self.batch != [1] and self.states:
-            yield "batch is given with states, which are those of single items; remove batch"
+            yield "batch is given with states, which belong to single items; remove batch"
 
     def _workload_problems(self) -> Iterator[str]:
         load = self.workload or Workload()
@@ -298,7 +298,7 @@ class StudyConfig(Section):
 
 
 def _ways_to_use(cores: list[int]) -> int:
-    """In how many ways none, some or all cores of each kind are used."""
+    """The number of ways to use none, some or all cores of each kind."""
     return math.prod(number + 1 for number in cores)
 
 
@@ -314,16 +314,16 @@ SECTIONS: dict[str, type[Section]] = {
 def load(path: Path, options: Mapping[str, Any] | None = None) -> StudyConfig:
     """Read a study file; ``options``, nested like the file, override it where they are not None.
 
-    Raises ConfigError, one line, naming the key, its value and the remedy.
+    Raises ConfigError with one line that names the key, its value and the remedy.
     """
     data, chosen = read(path), {k for k, value in (options or {}).items() if value is not None}
-    # Cores are in place of stages and devices: what is asked for now replaces the other.
+    # Cores exclude stages and devices, so options for one of them remove the other from the file.
     for keys, others in (({"cores"}, ("stages", "devices")), ({"stages", "devices"}, ("cores",))):
         for other in others if keys & chosen else ():
             data.pop(other, None)
     data = overlay(data, options or {})
     data.setdefault("name", study_name(path))
-    # Files that are read are beside the study file; what is written goes to the working folder.
+    # Paths of files to read are relative to the study file; output goes to the working folder.
     load = data.get("workload")
     for table, key in ((data, "model"), (data, "tuning"), (load, "arrivals")):
         if isinstance(table, dict) and isinstance(table.get(key), str) and table[key]:
@@ -332,12 +332,12 @@ def load(path: Path, options: Mapping[str, Any] | None = None) -> StudyConfig:
 
 
 def study_name(path: Path) -> str:
-    """The name of a study that is called after a file: near the file's, where no study can be."""
+    """The name of a study after its file, without characters that no study name may have."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", path.stem).lstrip(".-") or "study"
 
 
 def checked(data: object, where: str) -> StudyConfig:
-    """The study file of a document. Raises ConfigError for the first mistake in it."""
+    """Validate the document of a study file. Raises ConfigError for the first mistake in it."""
     try:
         return StudyConfig.model_validate(data)
     except ValidationError as error:
@@ -345,13 +345,13 @@ def checked(data: object, where: str) -> StudyConfig:
 
 
 def stored(data: object, study: str) -> StudyConfig:
-    """The file that a study stores. Raises ConfigError where this version cannot read it."""
+    """The study file that a study stores. Raises ConfigError if this version cannot read it."""
     return checked(data, f"study '{study}' was not stored by this version of autosplit")
 
 
 def explain(error: ValidationError) -> str:
     """The first mistake in a study file as one line: key, value and remedy."""
-    # A misspelt key comes first: it may make another one missing.
+    # Report an unknown key first: it may be misspelt, so that another key seems to be missing.
     errors = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
     first = errors[0]
     key = ".".join(part for part in map(str, first["loc"]) if not _TYPE.fullmatch(part))
@@ -416,7 +416,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def overlay(data: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested options over those of a file, where they are not None."""
+    """Override the values of a file by nested options that are not None."""
     for key, value in options.items():
         if isinstance(value, Mapping):
             section = data.get(key, {})

@@ -1,5 +1,5 @@
-"""A run of a study, in the order of its files: ``benches`` and ``open``, then ``run`` until
-``stopping``, then ``comparison`` and ``verdict``.
+"""A run of a study: open it, run its trials, compare the best ones, and give a verdict.
 
-Imports all other packages of the room.
+Read in this order: ``benches``, ``open``, ``run``, ``stopping``, ``comparison``, ``verdict``.
+Imports the other modules of ``autosplit.study``, except ``export``.
 """

@@ -14,9 +14,9 @@ from autosplit.study.config.study_file import StudyConfig
 
 
 def check_linker(config: StudyConfig, note: Callable[[str], None]) -> None:
-    """Say before the trials, not after them, that nothing here can link an export of TVM's stages.
+    """Tell the user before the trials if this machine cannot link an export of TVM's stages.
 
-    Raises MachineError where the study file asks for an export.
+    Raises MachineError instead if the study file asks for an export.
     """
     # Another architecture has a linker of its own, which the export looks for.
     if config.runtime not in (AUTO, TVM) or config.target or config.targets:
@@ -32,8 +32,8 @@ def check_linker(config: StudyConfig, note: Callable[[str], None]) -> None:
 def open_bench(config: StudyConfig, *, measures: bool = True, trust_kernels: bool = False) -> Bench:
     """Open the bench of a study. Raises ConfigError, ModelError or MachineError.
 
-    One that only exports, and so never ``measures``, needs none of the cores of the study.
-    ``trust_kernels`` is never a key of a study, which may come from elsewhere.
+    Without ``measures``, for an export only, the bench needs none of the cores of the study.
+    ``trust_kernels`` is not a key of the study file, because that may come from elsewhere.
     """
     from autosplit.hardware.bench.isolated import BenchSetting, IsolatedBench
     from autosplit.hardware.measurement.measure import Budget

@@ -30,11 +30,11 @@ from autosplit.units import counted, digits, milliseconds
 
 Interleaved = tuple[Sequence[Measurement], Mapping[str, Baseline]]
 FINALISTS = 4  # candidates that are compared at most
-NOISES = 3  # a candidate expected to be slower than the best by more times the noise is left out
+NOISES = 3  # a candidate is left out if it is slower than the best by more than this many noises
 
 
 def compare(opened: OpenStudy) -> None:
-    """Compare the best candidates with the baselines, unless that is stored; for throughput."""
+    """Compare the best candidates with the baselines, unless that is stored; not for latency."""
     if opened.config.objective == "latency":
         return
     history = opened.history()
@@ -43,14 +43,14 @@ def compare(opened: OpenStudy) -> None:
     if not chosen:
         return
     if not covers(opened.record.final_comparison, chosen, count):
-        # As the search measured them, so that a comparison that is repeated has the same.
+        # Chosen by the figures of the search, so that a repeated comparison has the same ones.
         baselines = strongest(_able(opened.goal, opened.record.measured_baselines()))
         opened.notify(
             f"final comparison: {counted(len(chosen), 'candidate')} and "
             f"{counted(len(baselines), 'baseline')}, interleaved"
         )
         with opened.device_lock(), phases.step("final comparison"):
-            # Another worker may have made it while this one waited.
+            # Another worker may have made the comparison while this one waited for the lock.
             if not covers(opened.record.final_comparison, chosen, count):
                 document = _measured(opened, chosen, baselines, count)
                 opened.study.set_user_attr(COMPARISON, document)
@@ -59,13 +59,13 @@ def compare(opened: OpenStudy) -> None:
 
 
 def verdict(opened: OpenStudy) -> dict[str, Any] | None:
-    """What to make of all that was measured, as stored; None where nothing was."""
+    """The verdict on all that was measured, as it is stored; None if nothing can be chosen."""
     record, objective = opened.record, opened.config.objective
     contenders = list(_contenders(opened, record))
     if not any(contender.deployment for contender in contenders):
         if opened.goal.latency_ms == math.inf:
             return None
-        # Nothing keeps the limit of the latency: whatever takes least comes nearest to it.
+        # Nothing keeps the limit of the latency: advise what comes nearest to it.
         freed = opened.config.model_copy(update={"objective": "latency", "limits": Limits()})
         nearest, limit = verdict(replace(opened, config=freed)), opened.goal.latency_ms
         line = f"\nNo measured deployment computes a lone item within {milliseconds(limit)}."
@@ -76,7 +76,7 @@ def verdict(opened: OpenStudy) -> dict[str, Any] | None:
     if served:
         contenders = served
     elif objective == "goodput" and (alone := list(_alone(contenders, loads))):
-        # Even few items exceed the limit: whatever takes least for one comes nearest to it.
+        # Even few items exceed the limit: advise what takes least for a lone item.
         contenders, objective = alone, "latency"
     elif is_exceeded:
         objective = "throughput"
@@ -112,7 +112,7 @@ def _contenders(opened: OpenStudy, record: StudyRecord) -> Iterator[Contender]:
             measured.append((opened.space.deployment(m.stages), stored, m.number, ""))
     for b in record.compared_baselines():
         if is_latency or b.name in again:
-            # What another runtime does is no answer to a study that asks for one.
+            # A baseline in another runtime is no answer to a study that asks for one runtime.
             is_asked = b.runtime in bench.runtimes
             deployment = b.deployment(len(bench.graph.ops)) if is_asked else None
             measured.append((deployment, b.measurement, None, b.name))
@@ -124,7 +124,7 @@ def _contenders(opened: OpenStudy, record: StudyRecord) -> Iterator[Contender]:
 
 
 def _alone(contenders: Sequence[Contender], loads: Mapping[str, LoadTest]) -> Iterator[Contender]:
-    """The contenders that were measured under load, by what an item takes that comes alone."""
+    """The contenders that were measured under load, with the latency of a lone item as time."""
     for contender in contenders:
         if test := loads.get(contender.name):
             time = Spread(test.lone_ms, test.lone_ms, test.lone_ms)
@@ -132,7 +132,7 @@ def _alone(contenders: Sequence[Contender], loads: Mapping[str, LoadTest]) -> It
 
 
 def _served(opened: OpenStudy, record: StudyRecord, contender: Contender) -> Contender | None:
-    """A contender with what it serves within the limit; None where it does not or has no limit."""
+    """A contender with its goodput or cores as time; None if it misses the limit or has none."""
     test = record.final_comparison.loads.get(contender.name)
     if test is None or contender.deployment is None or not opened.goal.is_served:
         return None
@@ -153,7 +153,7 @@ def _served(opened: OpenStudy, record: StudyRecord, contender: Contender) -> Con
 def finalists(goal: Goal, corrected: Corrected, measured: Sequence[Measured]) -> list[Measured]:
     """The measured candidates that may be the best.
 
-    They are the likeliest few by all that was measured, and the one that was measured fastest.
+    They are the few that are expected to be best by all that was measured, and the fastest one.
     """
     batch = corrected.evaluator.batch([m.stages for m in measured])
     values = rounded(goal.values(corrected, batch, corrected.mean)).tolist()
@@ -168,7 +168,7 @@ def finalists(goal: Goal, corrected: Corrected, measured: Sequence[Measured]) ->
 
 
 def covers(comparison: FinalComparison, chosen: Sequence[Measured], measured: int) -> bool:
-    """Whether a stored comparison is of these finalists, calm, and nothing measured since."""
+    """Whether a stored comparison is calm, of these finalists, and no trial is complete since."""
     is_same = list(comparison.figures) == [m.number for m in chosen]
     return is_same and comparison.measured == measured and not comparison.disturbed
 
@@ -176,7 +176,7 @@ def covers(comparison: FinalComparison, chosen: Sequence[Measured], measured: in
 def _measured(
     opened: OpenStudy, chosen: Sequence[Measured], baselines: Sequence[str], count: int
 ) -> dict[str, Any]:
-    """Measure the finalists and some baselines; ``count``: of the complete trials."""
+    """Measure the finalists and some baselines; ``count``: the number of complete trials."""
     deployments = [opened.space.deployment(m.stages) for m in chosen]
 
     def disturbances(measured: Interleaved) -> Sequence[str]:
@@ -200,9 +200,9 @@ def _measured(
 
 
 def _compare_under_load(opened: OpenStudy, asked: Workload) -> None:
-    """Measure under the workload of the study file, and store it.
+    """Measure deployments under the workload of the study file, and store the load tests.
 
-    For throughput that is the winner, else whatever may be the best, the fastest first.
+    For throughput only the winner is measured, else all that may be the best, fastest first.
     """
     workload, record = opened.goal.workload, opened.record
     comparison, goal = record.final_comparison, opened.goal
@@ -224,7 +224,7 @@ def _compare_under_load(opened: OpenStudy, asked: Workload) -> None:
         for contender in contenders:
             least = _to_beat(goal, loads)
             if 1e3 / contender.time.median <= least:
-                break  # no deployment serves more than it computes with all items waiting
+                break  # no goodput is above the throughput with all items waiting
             period, deployment = contender.time, contender.deployment
             assert deployment
             stages, stage_ms = deployment.stages, [period.median * deployment.replicas[0]]
@@ -244,12 +244,12 @@ def _compare_under_load(opened: OpenStudy, asked: Workload) -> None:
 
 
 def _able(goal: Goal, baselines: Sequence[Baseline]) -> Sequence[Baseline]:
-    """Those where an item that comes alone keeps the limits of the latency, or all."""
+    """The baselines where a lone item keeps the limits of the latency; all if none does."""
     limit = min(goal.latency_ms, (goal.is_served and goal.workload.limit_ms) or math.inf)
     return [b for b in baselines if b.latency_ms.median <= limit] or baselines
 
 
 def _to_beat(goal: Goal, loads: Mapping[str, LoadTest]) -> float:
-    """The greatest measured goodput; 0 where it is not what the study is for."""
+    """The greatest measured goodput; 0 if the objective of the study is another."""
     rates = [test.goodput or 0.0 for test in loads.values()]
     return max(rates, default=0.0) if goal.objective == "goodput" else 0.0

@@ -38,7 +38,7 @@ Notify = Callable[[str], None]
 
 
 def silent(text: str) -> None:
-    """Shows no line of a study."""
+    """Ignore a line for the user."""
 
 
 @dataclass(frozen=True)
@@ -57,40 +57,40 @@ class OpenStudy:
 
     @cached_property
     def goal(self) -> Goal:
-        """What is minimised."""
+        """The value that the study minimises."""
         config = self.config
         load = config.workload.value if config.workload else Workload()
         return Goal(config.objective, config.limits.latency_ms or math.inf, load)
 
     @cached_property
     def reader(self) -> TrialReader:
-        """Reads the trials; the search learns from those baselines too that are candidates."""
+        """Reads the trials, and the baselines that are candidates: the search learns from both."""
         baselines = measured_baselines(self.space, self.record.measured_baselines())
         return TrialReader(self.space, baselines)
 
     @property
     def record(self) -> StudyRecord:
-        """What is stored now: other workers write too."""
+        """The record as it is stored now; other workers write to it too."""
         return study_record(self.study.user_attrs)
 
     def history(self) -> History:
-        """What is known now."""
+        """The history of the study up to now."""
         return self.reader.history(self.study.get_trials(deepcopy=False))
 
     @cached_property
     def assignment(self) -> Assignment:
-        """What gives a trial its candidate."""
+        """Assigns candidates to trials."""
         planner = PlannerSampler(self.space, self.goal, self.reader)
         return Assignment(self.config.search.sampler, planner, self.config.search.seed)
 
     @cached_property
     def device_lock(self) -> HoldLock:
-        """The right to measure on this host."""
+        """The lock for measuring on this host."""
         return device_lock(self.config, self.bench, self.notify)
 
 
 def device_lock(config: StudyConfig, bench: Bench, notify: Notify) -> HoldLock:
-    """Holds the lock among all that measure on this host, where they disturb each other."""
+    """The lock among all processes that measure on this host, if they disturb each other."""
     if not bench.description.measures_alone:
         return contextlib.nullcontext
     name = f"study '{config.name}'"
@@ -117,7 +117,7 @@ def open_study(
     holder = f"study '{name or config.name}', which is being opened"
     lock = host_lock(url, f"storage '{redact_password(url)}'", holder, notify)
     with lock, storage_errors(url):
-        # Others see from its first moment when the worker of a trial dies.
+        # A new trial names its worker at once, so that others notice if the worker dies.
         named = {RECORD: {"worker": this_worker()}}
         storage = connect(url, config.search.lease, partial(free_candidate, notify), named)
         chosen = name or config.name
@@ -136,7 +136,7 @@ def open_study(
 
 
 def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:
-    """What all trials of a study share."""
+    """The properties that all trials of a study must have in common, as text by name."""
     kinds = config.core_kinds if config.cores is not None else ()
     placed = sorted(_region_devices(config).items())
     has_load = config.workload and config.objective != "throughput"

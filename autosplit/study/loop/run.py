@@ -1,4 +1,4 @@
-"""The run loop: the sampler gives a trial its candidate, the bench measures it, Optuna keeps it.
+"""The run loop: the sampler chooses a candidate, the bench measures it, Optuna stores the trial.
 
 Any number of processes may run a study, and each may be killed and started again.
 """
@@ -40,7 +40,7 @@ class FailedTrial(Exception):
 
 
 class StudyLoop:
-    """The trials of one process; ``clock`` is monotonic."""
+    """Runs the trials of one process; ``clock`` is monotonic."""
 
     def __init__(self, opened: OpenStudy, clock: Clock) -> None:
         self.opened, self.study, self.clock = opened, opened.study, clock
@@ -48,14 +48,14 @@ class StudyLoop:
         self.calm = Calm(opened.config.measure.seconds, opened.notify)
         self.bound_ms = opened.record.bound_ms
         self._number = -1  # of the latest trial of this process
-        self._error: BaseException | None = None  # that interrupted it
-        self._ordinal = 0  # how many trials there are, but for lost ones
+        self._error: BaseException | None = None  # the error that interrupted the latest trial
+        self._ordinal = 0  # the number of trials, without lost ones
         self._known: list[FrozenTrial] = []  # the trials, as they were read last
 
     def run(self) -> str:
-        """Measure until a limit is met, and return which.
+        """Run trials until a limit is met, and return which limit.
 
-        Whatever interrupts it leaves the candidate that is being measured free.
+        An interruption leaves the candidate that is being measured free for another trial.
         """
         measured, most = 0, self.opened.config.search.trials
         self._read()
@@ -69,7 +69,7 @@ class StudyLoop:
         return reason
 
     def _read(self) -> None:
-        """Read the trials that there are."""
+        """Fail the trials of lost workers, then read all trials."""
         self._known = free_lost_trials(self.study, self.opened.notify)
         # Lost trials do not count, so an interrupted study goes on as if it had not been.
         self._ordinal = sum(not is_lost(trial) for trial in self._known)
@@ -112,13 +112,13 @@ class StudyLoop:
         except (FailedTrial, UpdateFinishedTrialError) as error:
             raise FailedTrial from error
         except BaseException as error:
-            # The fault of a candidate is its result; whatever else happens leaves it free.
+            # An error of the candidate is its result; any other error leaves the candidate free.
             is_result = isinstance(error, AutosplitError) and not isinstance(error, MachineError)
             reason = str(error) if is_result else f"{type(error).__name__}: {error}"
             if isinstance(error, KeyboardInterrupt):
                 reason = "interrupted"
             log = str(getattr(error, "log", ""))[-LOG_LIMIT:]
-            # The storage may be what failed.
+            # The storage itself may have failed.
             ignored = contextlib.suppress(MachineError, UpdateFinishedTrialError)
             with ignored, storage_errors(self.opened.url):
                 update(trial, error=reason, lost=not is_result, log=log)
@@ -127,7 +127,7 @@ class StudyLoop:
 
     def _candidate(self, trial: Trial, trials: Sequence[FrozenTrial]) -> Candidate:
         """The candidate of a trial. Raises FailedTrial where there is none to measure."""
-        # Workers that started trials at the same time may have filled the limit before.
+        # Workers that started trials at the same time may have reached the limit first.
         earlier = tally(trials[: trial.number])
         if earlier.finished + len(earlier.running) >= self.opened.config.search.trials:
             self._lose(trial, "other workers started the last trials first")
@@ -165,7 +165,7 @@ class StudyLoop:
         return opened.goal.measured_value(candidate, measurement)
 
     def _report(self, trial: FrozenTrial, measured: int) -> None:
-        """Tell the user of the latest trial and of the study."""
+        """Tell the user about the latest trial and the progress of the study."""
         trials, search = self._known, self.opened.config.search
         counts = tally(trials)
         result, record = f"failed: {error_of(trial)}", record_of(trial)
@@ -208,5 +208,5 @@ def run_study(opened: OpenStudy, clock: Clock = time.monotonic) -> None:
                 "new study with --force"
             )
         comparison.compare(opened)
-        # It may have measured the best trial on a calmer or a busier machine.
+        # The comparison may have measured the best trial on a calmer or a busier machine.
         store(stopped, comparison.verdict(opened))

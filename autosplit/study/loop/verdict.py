@@ -37,12 +37,12 @@ class Contender:
 
     @property
     def name(self) -> str:
-        """What its tests under load are stored by."""
+        """The name under which its tests under load are stored."""
         return self.baseline if self.trial is None else str(self.trial)
 
     @property
     def choice(self) -> Choice:
-        """One stage is the whole model, with several replicas or alone."""
+        """Split for several stages, replicate for replicas of one stage, else leave."""
         replicas = self.deployment.replicas if self.deployment else (1,)
         if len(replicas) > 1:
             return "split"
@@ -50,7 +50,7 @@ class Contender:
 
     @property
     def complexity(self) -> tuple[int, int, int]:
-        """Less is simpler: the rank of its choice, how many runtimes it needs, its batch."""
+        """A sort key, simplest first: the rank of the choice, the number of runtimes, the batch."""
         runtimes = self.deployment.runtimes if self.deployment else ()
         batch = self.deployment.batch if self.deployment else 1
         return _ORDER.index(self.choice), len(set(runtimes)), batch
@@ -66,8 +66,8 @@ class Verdict(NamedTuple):
 def judge(contenders: Sequence[Contender], objective: str = "throughput") -> Verdict:
     """The simplest of the contenders that tie with the fastest; of equally simple ones the fastest.
 
-    Their times are what the objective minimises. Whatever cannot be exported is no choice, but it
-    is named where it is faster. At least one contender must have a deployment.
+    Their times are what the objective minimises. A contender that cannot be exported never wins,
+    but it is named if it is faster. At least one contender must have a deployment.
     """
     able = [c for c in contenders if c.deployment]
     able.sort(key=lambda c: c.time.median)
@@ -125,7 +125,7 @@ def _shown(time: Spread, objective: str) -> str:
 
 
 def _against(time: Spread, winner: Spread, objective: str) -> str:
-    """A time and how it compares; no ratio for a tie, where it would say nothing."""
+    """A time and how it compares to that of the winner; a tie has no ratio."""
     is_tie = time.low <= winner.high and winner.low <= time.high
     ratio = time.median / winner.median if winner.median > 0 else float("inf")
     compared = "a tie" if is_tie else f"{ratio:.2f} times as {_UNITS.get(objective, 'long')}"

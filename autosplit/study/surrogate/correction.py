@@ -1,4 +1,4 @@
-"""Costs corrected by what was measured: op times and stage overheads as the posterior has them."""
+"""Costs corrected by measurements: the posterior of op times and stage overheads."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from autosplit.study.surrogate.posterior import (
 )
 
 LEAST = 0.05  # no op is corrected below this share of its known time
-REMEMBERED = 96  # measured stages that are looked at: half of the best trials, half of the latest
-DIGITS = 9  # of values and gains that are compared
+REMEMBERED = 96  # measured stages that are used: half of the best trials, half of the latest
+DIGITS = 9  # to which values and gains are rounded before they are compared
 USUAL_STAGES = 5  # of a deployment where any number is allowed
 
 
@@ -44,8 +44,8 @@ class Measured:
 class Factors:
     """Costs as factors on the known times, row by op, and overheads of each row in ms.
 
-    The first axis of the factors is for stages that run alone, and for those beside which all other
-    devices are busy. The next one, the first of the overheads, may be that of draws.
+    The first axis of the factors has two entries: for stages that run alone, and for stages beside
+    which all other devices are busy. The next axis, the first of the overheads, may be draws.
     """
 
     factors: Array
@@ -58,10 +58,10 @@ class Factors:
 
 @dataclass(frozen=True, eq=False)
 class Corrected:
-    """Costs after the update, with the ``noise`` of a measurement.
+    """The corrected costs, and the relative ``noise`` of a measurement.
 
-    ``ratio``: the usual period over its slowest stage, which is what hand-over and waiting add;
-    ``latency_ratio``: the usual latency over the sum of its stages.
+    ``ratio``: the usual period divided by that of its slowest stage, since hand-over and waiting
+    take time too; ``latency_ratio``: the usual latency divided by the sum of its stages.
     """
 
     evaluator: BatchEvaluator
@@ -73,7 +73,7 @@ class Corrected:
     _weights: Array
 
     def draw(self, rng: np.random.Generator, count: int) -> Factors:
-        """Costs drawn from the posterior, error and noise too."""
+        """Draw costs from the posterior, over all likely pairs of error and noise."""
         chosen = rng.choice(len(self._posteriors), size=count, p=self._weights)
         table = self.evaluator.times.shape
         factors, overheads = np.empty((2, count, *table)), np.empty((count, table[0]))
@@ -103,7 +103,7 @@ class Corrected:
         return self.ratio * float(batch.periods(self.loads(batch, self.mean))[0])
 
     def model(self, costs: Factors) -> CostModel:
-        """The cost table where all devices are busy; what a row cannot run stays infinite."""
+        """The cost table with all devices busy; times of ops that cannot run stay infinite."""
         known, rows = self.evaluator.costs, []
         for row, factors, overhead in zip(
             known.rows, costs.factors[1], rounded(costs.overheads).tolist(), strict=True
@@ -114,10 +114,10 @@ class Corrected:
 
 
 def rounded(values: Array) -> Array:
-    """Values without their last digits, which depend on what else a process has summed up before.
+    """Round off the last digits of values, which differ with what a process has summed up before.
 
-    So candidates that are equal are so in every process, and a study that is continued chooses as
-    it would have.
+    Equal candidates then have equal values in every process, and a resumed study makes the same
+    choices as one that was not interrupted.
     """
     mantissas, exponents = np.frexp(values)
     with np.errstate(over="ignore"):
@@ -144,12 +144,12 @@ def correct(evaluator: BatchEvaluator, measured: Sequence[Measured]) -> Correcte
 
 
 def _factors(evaluator: BatchEvaluator, factors: Array, overheads: Array) -> Factors:
-    """The costs of corrections: a draw may be negative, which no time is."""
+    """The costs after corrections, limited below: a draw may be negative, but no time is."""
     return Factors(np.maximum(factors, LEAST), np.maximum(evaluator.overheads + overheads, 0.0))
 
 
 def _ratios(evaluator: BatchEvaluator, trials: Sequence[Measured]) -> tuple[float, float]:
-    """How much longer than their stages periods and latencies are: threads hand over and wait."""
+    """The usual ratios of periods and latencies to stage times: threads hand over and wait."""
     periods, latencies = [], []
     batch = evaluator.batch([trial.stages for trial in trials])
     for trial, replicas, share in zip(trials, batch.replicas, batch.share, strict=True):
@@ -166,7 +166,7 @@ def _ratios(evaluator: BatchEvaluator, trials: Sequence[Measured]) -> tuple[floa
 
 
 def most_informative(measured: Sequence[Measured], count: int) -> list[Measured]:
-    """The trials that tell most of where the best one is: half the best, half the latest."""
+    """The trials that tell most about the optimum: half of them the best, half the latest."""
     if len(measured) <= count:
         return list(measured)
     # The best show where the optimum is, the latest what the search has just learned.

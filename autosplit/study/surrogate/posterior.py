@@ -4,13 +4,13 @@ Model: the true time of op i in row r of the cost table is its known time times 
 ``x`` is the op's own error, of relative deviation ``error``; ``g`` is a common scale (contention,
 clock), and each stage adds an overhead o_r. A measured stage time is the sum over its ops, its
 transfers and o_r, with relative noise. All are Gaussian, so the posterior is linear algebra on one
-matrix with a row a measured stage (Rasmussen and Williams, Gaussian Processes for Machine Learning,
-2006, section 2.2). ``error`` and the noise are taken from a small grid, weighed by the likelihood
-of the measurements (section 5.2).
+matrix with one row per measured stage (Rasmussen and Williams, Gaussian Processes for Machine
+Learning, 2006, section 2.2). ``error`` and the noise are taken from a small grid, weighted by the
+likelihood of the measurements (section 5.2).
 
-Rows of one kind of device, runtime and number of threads share their errors, and each of these that
-differs halves what they share. Half of the variance of g grows with the number of devices that are
-busy. ``g`` may be correlated otherwise than ``x``.
+The errors of two rows are correlated: by 1 if kind of device, runtime, threads and batch are equal,
+and by half as much for each of these that differs. The correlations of ``g`` may differ from those
+of ``x``. Half of the variance of ``g`` grows with the number of devices that are busy.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ ERRORS = (0.01, 0.03, 0.08, 0.2, 0.4, 0.8)  # relative error of one profiled op
 NOISES = (0.003, 0.01, 0.02, 0.05, 0.1)  # relative noise of one measured stage time
 # The prior over both grids has its centre here and is one unit of log deviation wide.
 _USUAL_ERROR, _USUAL_NOISE = 0.2, 0.02
-_UNLIKELY = 6.0  # difference of log likelihoods beyond which an error and noise are left out
+_UNLIKELY = 6.0  # difference of log likelihoods beyond which a pair of error and noise is left out
 CONTENTIONS = (0.0, 1.0)  # of stages that run alone, and beside stages on all other devices
 SCALE = 0.3  # relative deviation of the common scale of a row
 OVERHEAD = 0.05  # deviation of a stage's overhead, relative to the mean stage
-OTHERS = 0.5  # correlation between rows of another kind of device, runtime or number of threads
-SCALE_OF_THREADS = 0.9  # correlation of the common scales of two numbers of threads
+OTHERS = 0.5  # correlation of rows that differ in the kind of device, runtime, threads or batch
+SCALE_OF_THREADS = 0.9  # correlation of common scales of rows that differ in threads or batch
 
 
 @dataclass(frozen=True)
 class StageRows:
-    """Measured stages, a row each.
+    """Measured stages, one per row of each array.
 
-    ``ops``: the known time of each of its ops, else 0; ``row``: of the cost table; ``contention``:
-    how many of the devices ran stages beside it, from 0 for none to 1 for all; ``prior`` and
-    ``measured``: its expected and its measured time in ms.
+    ``ops``: the known time of each op of the stage, 0 for other ops; ``row``: its row of the cost
+    table; ``contention``: the share of the other devices that ran stages beside it, from 0 to 1;
+    ``prior`` and ``measured``: its expected and its measured time in ms.
     """
 
     ops: Array
@@ -62,7 +62,7 @@ class StageRows:
 
     @cached_property
     def shared(self) -> Array:
-        """For each pair of stages the sum of squares of the ops in both."""
+        """For each pair of stages the sum of products of the times of the ops in both."""
         return np.asarray(self.ops @ self.ops.T)
 
 
@@ -82,12 +82,12 @@ class Prior:
 
     @cached_property
     def overhead_variance(self) -> float:
-        """Of the overhead of a stage, in ms²."""
+        """The variance of the overhead of a stage, in ms²."""
         return float((OVERHEAD * self.times.sum(axis=1).mean() / self.stages) ** 2)
 
     @cached_property
     def covariances(self) -> tuple[Array, Array]:
-        """Of the measured stages by the ops that they share, for an error of 1, and by all else."""
+        """Covariances of measured stages by common ops, for an error of 1, and by all else."""
         rows = self.rows
         pairs = np.ix_(rows.row, rows.row)
         scale = SCALE**2 * np.outer(rows.totals, rows.totals)
@@ -98,7 +98,7 @@ class Prior:
 
     @cached_property
     def roots(self) -> tuple[Array, Array]:
-        """Of the correlations of errors and of scales."""
+        """Square roots of the correlation matrices of errors and of scales."""
         return _square_root(self.correlation), _square_root(self.scale_correlation)
 
 
@@ -112,7 +112,7 @@ class Posterior:
 
     @cached_property
     def covariance(self) -> Array:
-        """Of the times of the measured stages, noise included."""
+        """The covariance of the times of the measured stages, noise included."""
         by_ops, by_others = self.prior.covariances
         covariance = self.error**2 * by_ops + by_others
         diagonal = np.diag(covariance)
@@ -123,7 +123,7 @@ class Posterior:
 
     @cached_property
     def weights(self) -> Array:
-        """How strongly each measured stage pulls: its residual over the covariance."""
+        """The weight of each measured stage: the inverse covariance times the residuals."""
         return np.asarray(self.inverse @ self.residual)
 
     @property
@@ -133,11 +133,11 @@ class Posterior:
 
     @cached_property
     def inverse(self) -> Array:
-        """Of the covariance, for all that are weighed by it."""
+        """The inverse of the covariance."""
         return np.asarray(np.linalg.inv(self.covariance), dtype=np.float64)
 
     def log_likelihood(self) -> float:
-        """How likely the measurements are for this error and noise, but for a constant."""
+        """The log likelihood plus the log prior of this error and noise, up to a constant."""
         error, noise = self.error / _USUAL_ERROR, self.noise / _USUAL_NOISE
         log_prior = -0.5 * (math.log(error) ** 2 + math.log(noise) ** 2)
         # The factor's diagonal gives the determinant without underflow.
@@ -149,8 +149,8 @@ class Posterior:
     def corrections(self, weights: Array) -> tuple[Array, Array]:
         """The factor on each known time, row by op, and the overhead of each row in ms.
 
-        ``weights``: of the measured stages, along the last axis. The factors have one axis more,
-        the first, for the ``CONTENTIONS`` of the stages that they are for.
+        ``weights``: of the measured stages, along the last axis. The factors have an additional
+        first axis with one entry for each of the ``CONTENTIONS``.
         """
         prior, rows = self.prior, self.prior.rows
         # By row of the cost table and measured stage.
@@ -166,7 +166,7 @@ class Posterior:
     def draw(self, rng: np.random.Generator, count: int) -> tuple[Array, Array]:
         """Corrections drawn from the posterior, on the axis before those of rows and ops.
 
-        They are drawn from the prior, then corrected by what they miss (Matheron's rule; Wilson et
+        They are drawn from the prior, then corrected by their residuals (Matheron's rule; Wilson et
         al., Efficiently sampling functions from Gaussian process posteriors, 2020, section 3).
         """
         prior, rows, row = self.prior, self.prior.rows, self.prior.rows.row
@@ -176,7 +176,7 @@ class Posterior:
         scale = SCALE * (scale_root @ rng.normal(size=(count, table, 1)))
         overheads = math.sqrt(prior.overhead_variance) * (rng.normal(size=(count, table)) @ root.T)
         noise = rng.normal(size=(count, len(row)))
-        # Half of the common scale is there for a stage alone, half comes with the others.
+        # Half of the variance of the common scale is there for a lone stage, half with contention.
         contended = SCALE * (scale_root @ rng.normal(size=(count, table, 1)))
         scale, contended = math.sqrt(0.5) * np.stack([scale, contended])
         common = (scale + contended * rows.contention)[:, row, np.arange(len(row))]
@@ -191,7 +191,7 @@ class Posterior:
 
 
 def _square_root(correlation: Array) -> Array:
-    """What makes correlated numbers of independent ones."""
+    """The matrix that turns independent random numbers into correlated ones."""
     values, vectors = np.linalg.eigh(correlation)
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
@@ -202,17 +202,17 @@ def likely_posteriors(prior: Prior) -> tuple[tuple[Posterior, ...], Array]:
         return (Posterior(prior, _USUAL_ERROR, _USUAL_NOISE),), np.ones(1)
     grid = [Posterior(prior, *pair) for pair in product(ERRORS, NOISES)]
     logs = np.array([posterior.log_likelihood() for posterior in grid])
-    # Most of the grid is ruled out by a few trials; what remains is worth its draws.
+    # A few trials rule out most of the grid; only the rest is used.
     likely = np.flatnonzero(logs > logs.max() - _UNLIKELY)
     weights = np.exp(logs[likely] - logs.max())
     return tuple(grid[n] for n in likely), weights / weights.sum()
 
 
 def correlations(rows: Sequence[Row]) -> tuple[Array, Array]:
-    """Of the errors and of the common scales of each pair of rows of the cost table.
+    """Correlations of the errors and of the common scales of each pair of rows of the cost table.
 
-    Numbers of threads and batches share most of the scale: the profile is wrong for all of them by
-    the same clock, and busy cores slow all of them down.
+    Rows that differ only in threads or batch share most of the scale: the same clock makes the
+    profile wrong for all of them, and busy cores slow all of them down.
     """
     kinds = [_kind_of_device(row.kind) for row in rows]
     shared = _shared(kinds) * _shared([row.runtime for row in rows])
@@ -224,7 +224,7 @@ def correlations(rows: Sequence[Row]) -> tuple[Array, Array]:
 
 
 def _kind_of_device(name: str) -> str:
-    """What devices share that have one clock; two servers and two nodes may differ."""
+    """The part of a device's name that devices of one clock share; servers and nodes may differ."""
     if name.startswith(("rpc:", "tracker:")):
         return name
     return name.partition("/")[0] if name.startswith("ray:") else name.partition(":")[0]
