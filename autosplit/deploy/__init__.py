@@ -5,8 +5,8 @@ Read in this order:
 - ``manifest``: the document ``split.json``; ``manifest_file`` reads and writes it.
 - ``manifest_wiring``: the wiring of a manifest, if its connections fit its stages.
 - ``arrays``: reference outputs and initial states in files of an export.
-- ``export``: a model and its stages, or a part of it, written as files; ``export_folder``
-  replaces what was in a folder in one step, and checks the files that are read.
+- ``export``: writes a model and its stages, or a part of it, as files; ``export_folder``
+  replaces the export in a folder in one step, and checks the files that are read.
 - ``stages``: the stages of a folder, loaded.
 - ``load``: the running pipeline of a folder, here or on a Ray cluster.
 - ``verify``: comparison with the original model, and the measurement of an export.

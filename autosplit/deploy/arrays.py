@@ -1,4 +1,4 @@
-"""Arrays beside the stages of an export, in a file of numpy's that holds no objects."""
+"""Arrays of an export, such as reference outputs, in npz files without Python objects."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def read_arrays(folder: Path, part: ArraysPart) -> dict[str, np.ndarray[Any, Any
 
 
 def write_reference(expected: Expected, file: Path) -> ArraysPart:
-    """Write items and reference outputs, which ``verify`` takes where the model is not there.
+    """Write items and reference outputs, which ``verify`` uses where the model is absent.
 
-    Of large items only the first are written, at least one.
+    If the items are large, only the first ones are written, at least one.
     """
     arrays: dict[str, Any] = {}
     for number, (inputs, outputs) in enumerate(zip(expected.items, expected.along, strict=True)):
@@ -58,11 +58,11 @@ def write_reference(expected: Expected, file: Path) -> ArraysPart:
 
 
 def read_reference(folder: Path, document: Manifest, initial: Outputs) -> tuple[Expected, str]:
-    """The items and reference outputs of the export, and where they are from.
+    """The items and reference outputs of the export, and a text that says where they are from.
 
-    ``initial`` has what states begin with.
+    ``initial`` has the initial values of states.
     """
-    # Late, since what loads an export needs no reference.
+    # Imported late, since loading an export needs no reference.
     from autosplit.hardware.measurement.sequences import Expected
 
     if document.reference is None:
@@ -85,7 +85,7 @@ def read_reference(folder: Path, document: Manifest, initial: Outputs) -> tuple[
         ) from error
     items = [sides["in"][number] for number in numbers]
     after = [sides["after"][number] for number in sorted(sides["after"])]
-    # Where states are large, only what comes of them is recorded.
+    # States that are too large are not recorded, only the outputs that depend on them.
     states = [initial, *after] if after else []
     expected = Expected.of_steps(outputs, items, states)
     computed_by = document.comparison.reference if document.comparison else "the reference"

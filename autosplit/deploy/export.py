@@ -1,4 +1,4 @@
-"""A split as a folder that runs elsewhere: ``split.json``, and for each stage a file that loads.
+"""Writing a split as a folder that runs elsewhere: ``split.json`` and a file for each stage.
 
 A stage of TVM is written as ONNX too where its boundary exists in the original ONNX graph.
 """
@@ -36,7 +36,7 @@ from autosplit.hardware.runtimes.registry import AUTO, TVM
 from autosplit.hardware.runtimes.stage_files import write_stage
 from autosplit.versions import environment
 
-_NOT_ASKED = "the export was asked for without (--no-onnx)"
+_NOT_ASKED = "the export was written with --no-onnx"
 
 if TYPE_CHECKING:
     from autosplit.hardware.compiled_model import CompiledModel
@@ -56,10 +56,10 @@ def write_split(
     for TVM alone.
 
     The written files are compared with the reference before they replace anything. Where their
-    outputs differ, runtime ``auto`` leaves out the runtimes that computed them and takes the next.
-    Raises MismatchError where none is left, ConfigError for a folder that cannot be named or a
-    format that lacks a stage, MachineError where the disk refuses, the reference is not installed
-    or nothing here can link a stage file.
+    outputs differ, runtime ``auto`` leaves out the runtimes that computed them and tries the next.
+    Raises MismatchError where none is left, ConfigError for an invalid folder name or a stage that
+    the format cannot run, MachineError where the disk refuses, the reference is not installed or
+    nothing here can link a stage file.
     """
     require_path(folder)
     require_format(format)
@@ -70,7 +70,7 @@ def write_split(
             _write(model, deployment, folder, results, format, onnx, left_out)
             return folder / m.NAME
         except MismatchError as error:
-            # What was measured or chosen by name is what the caller wants, or nothing.
+            # A runtime that was measured or chosen by name is not replaced by another one.
             if model.runtime_name != AUTO or results.measured:
                 raise
             failed = set(deployment.runtimes) - {model.reference.name} or {model.reference.name}
@@ -106,7 +106,7 @@ def _write(
     left_out: Mapping[str, str],
 ) -> None:
     """Write a deployment, compare what was written, and replace the export in ``folder``."""
-    # First, since it refuses models and items.
+    # First, since the reference may refuse the model or its items.
     expected = model.reference_outputs
     wiring, initial = model.wiring(deployment.split, deployment.runtimes), model.lowered.initial
     of_item = of_items(wiring, model.batch)
@@ -171,8 +171,8 @@ def write_part(model: CompiledModel, ops: Sequence[int], file: Path) -> Path:
     """Write the convex set ``ops`` of a model as the library ``file``; returns the manifest.
 
     The manifest, that of a split with one stage, has the suffix .json and the ONNX submodel, if
-    there is one, .onnx. Raises ConfigError for a file name that one of those needs, or that the
-    model has, MachineError where the disk refuses or nothing here can link.
+    there is one, .onnx. Raises ConfigError for a file name that one of those needs, or that is the
+    model's, MachineError where the disk refuses or nothing here can link.
     """
     require_path(file)
     suffix = model.runtime.suffix
@@ -185,7 +185,7 @@ def write_part(model: CompiledModel, ops: Sequence[int], file: Path) -> Path:
     if model.path and model.path.resolve() in [each.resolve() for each in written]:
         raise ConfigError(f"a part called '{file}' would replace the model; choose another name")
     wiring = part(model.graph, ops, model.lowered.outputs)
-    # Only its target counts: the part runs wherever it is loaded.
+    # The device only decides the target: the part runs wherever it is loaded.
     runtime, place = model.runtime_in_use, str(device.along(1)[0])
     deployed = Stage.on(ops, runtime, (place,))
     (spec,) = wiring.stages
@@ -215,7 +215,7 @@ def _common_parts(model: CompiledModel, wiring: Wiring) -> dict[str, Any]:
 
 
 def _submodels(model: CompiledModel, runtimes: Sequence[str]) -> OnnxModel | str:
-    """The ONNX model that stages of TVM are cut out of as well, read once; or why there is none."""
+    """The ONNX model from which stages of TVM are also written as ONNX; or why there is none."""
     original = read_original(model.stage_source) if TVM in runtimes else None
     return original or "the model was not read from an ONNX file"
 

@@ -1,9 +1,9 @@
-"""The files of an export: read only as they were recorded, and replaced in one step.
+"""The files of an export: checked against their digests when read, and replaced in one step.
 
-New files lie in a hidden folder until all are written, and get names that the old export does not
-use. Then they move beside the old files, and the rename of ``split.json`` switches from one export
-to the other. Only after that the old files go. A process that is killed leaves at most files that
-no manifest names; the next export removes its hidden folder.
+New files are written to a hidden folder, under names that the old export does not use. When all are
+written, they are moved beside the old files, and the rename of ``split.json`` switches from the old
+export to the new one. Only then are the old files removed. A process that is killed leaves at most
+files that no manifest names; the next export removes its hidden folder.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _FULL = {"No space left on device": errno.ENOSPC, "Disk quota exceeded": errno.E
 
 
 def checked(folder: Path, name: str, digest: str) -> Path:
-    """The path of a file of an export.
+    """Check a file of an export; returns its path.
 
-    Raises ConfigError for another content, for anything but a regular file and for a link out of
-    the folder.
+    Raises ConfigError where its content differs from ``digest``, for anything but a regular file
+    and for a link out of the folder.
     """
     file = Path(os.path.realpath(folder / name))
     if not file.is_relative_to(os.path.realpath(folder)):
@@ -55,9 +55,9 @@ def checked(folder: Path, name: str, digest: str) -> Path:
 def replace_export(folder: Path) -> Iterator[tuple[Path, str]]:
     """Write an export that replaces the one in ``folder`` when the block ends without an error.
 
-    Gives a hidden folder to write into and a suffix of the names of all files but ``split.json``,
-    which are then none of the old export's. Files that belong to no export stay where they are.
-    Raises MachineError where the disk refuses.
+    Yields a hidden folder to write into and a suffix for the names of all files but ``split.json``,
+    so that they differ from those of the old export. Files that belong to no export stay where they
+    are. Raises MachineError where the disk refuses.
     """
     is_new = not os.path.exists(folder)
     try:
@@ -84,7 +84,7 @@ def replace_export(folder: Path) -> Iterator[tuple[Path, str]]:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """One exporter at a time; the system ends the lock of one that is killed."""
+    """Let one process export at a time; the system releases the lock of a killed process."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         with contextlib.suppress(OSError):  # some network file systems have no locks
@@ -112,7 +112,7 @@ def _switch(hidden: Path, folder: Path, old_files: Mapping[str, str]) -> None:
 
 
 def _raise_if_full(error: BaseException, folder: Path) -> None:
-    """Raises MachineError naming the disk where that is what an error came from.
+    """Raises MachineError, naming the disk, where a full disk caused an error.
 
     TVM and the linker report a full disk as text, in errors of their own.
     """

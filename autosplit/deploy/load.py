@@ -1,4 +1,4 @@
-"""The running pipeline of an exported split, without model file, study and compiler."""
+"""Running an exported split, which needs no model file, no study and no compiler."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class LoadedPipeline(Pipeline):
     ) -> None:
         self.document, self.folder = document, folder
         self._options = depth, trace
-        self._whole = _wiring(document, folder)  # that of a batch
+        self._whole = _wiring(document, folder)  # for a whole batch
         self.places = place_replicas(document, devices)
-        # Pairs: where two stages name one file, it has to have the digests of both.
+        # Pairs: a file that two stages name has to match the digests of both.
         digests = {pair for spec in document.replicas for pair in spec.digests.items()}
         for name, digest in sorted(digests):
             checked(folder, name, digest)
@@ -57,7 +57,7 @@ class LoadedPipeline(Pipeline):
         Args:
             placement: The place of each replica, ``ray:NODE/cores:0-3``; by default they take the
                 nodes in turn.
-            address: The cluster's; by default that of this process or machine, or a new one here.
+            address: Of the cluster; by default that of this process or machine, or a new one here.
 
         Returns:
             The pipeline, with an actor for each replica.
@@ -97,14 +97,14 @@ def load(
     trace: bool = False,
     delay_ms: float | None = None,
 ) -> LoadedPipeline:
-    """The pipeline of an export. An export is code: load only what you would run.
+    """Load the pipeline of an export. An export contains code: load only those you trust.
 
-    Its files are checked now. Its stages are loaded by ``with``, or by the first item.
+    The files are checked now. The stages are loaded by ``with``, or by the first item.
 
     Args:
         folder: The exported folder, or a manifest.
-        devices: One a replica; by default those it was exported for, and where this machine lacks
-            one of those cores, the cores there are. A stage for a server is sent there.
+        devices: One a replica; by default those of the export or, where this machine lacks one of
+            those cores, the cores that it has. A stage for a server is sent there.
         depth: Items inside for each replica, see ``Pipeline``.
         trace: Whether the times of every stage are recorded, in ``events``.
         delay_ms: The longest wait to fill a batch, see ``Pipeline.with_delay``; by default that of
@@ -132,7 +132,7 @@ def load(
 
 
 def _wiring(document: Manifest, folder: Path) -> Wiring:
-    """The wiring of an export with what its states begin with.
+    """The wiring of an export with the initial values of its states.
 
     Raises ConfigError where it does not fit, and for arrays that are not those of a state.
     """

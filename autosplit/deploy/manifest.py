@@ -45,8 +45,8 @@ class ModelPart(_Part):
     """The model that was split.
 
     ``file`` is its original path, a hint for ``verify``. ``integers_below`` bounds random values of
-    integer inputs whose use is known. ``states`` has the model output that is the successor of each
-    state, by its input; neither is among ``inputs`` and ``outputs``. A stream has ``steps`` items
+    integer inputs whose use is known. ``states`` maps the input of each state to the model output
+    with its next value; neither is among ``inputs`` and ``outputs``. A stream has ``steps`` items
     at most, where that is known. ``variants`` are items of other shapes. ``sha256`` covers the
     files of external data.
     """
@@ -144,8 +144,8 @@ class ComparisonPart(_Part):
     """The comparison of the files with the original model, which ``verify`` repeats.
 
     ``reference`` computed the expected outputs of ``items`` random items of a ``seed``. Errors are
-    None where the export was not compared; ``absent`` then says why. ``left_out`` has the reason
-    why a runtime computes no stage although it would be faster, by its name.
+    None where the export was not compared; ``absent`` then says why. ``left_out`` has, by the names
+    of faster runtimes that compute no stage, the reasons why they do not.
     """
 
     reference: str
@@ -170,10 +170,10 @@ class Manifest(_Part):
 
     ``batch`` is how many items a stage computes at once: their inputs lie one after the other along
     the first axis. The inputs and outputs of ``model`` are those of one item. ``reference`` has
-    items and the reference outputs of the original model for them, ``initial`` what states begin
-    with that do not begin at zero, by their input. ``streams``: how many it was measured with,
-    ``load``: under an open load. ``program`` has the files that the format of the export
-    adds, with their digests.
+    items and the outputs of the original model for them, ``initial`` the initial values of states
+    that do not begin at zero, by their input. ``streams`` is the number of streams in the
+    measurement, ``load`` the measurement under an open load. ``program`` has the files that the
+    format of the export adds, with their digests.
     """
 
     format: Literal[3] = 3

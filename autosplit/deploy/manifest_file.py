@@ -1,4 +1,4 @@
-"""``split.json`` as a file: found, read and written."""
+"""Locating, reading and writing the file ``split.json``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from autosplit.serialization import problem_of
 
 def locate(path: Path) -> Path:
     """The manifest of an exported folder; a path that ends in .json is a manifest itself."""
-    # os.path answers False for every name that the system refuses, pathlib raises.
+    # os.path returns False for every name that the system refuses, where pathlib raises.
     if path.suffix == ".json" and not os.path.isdir(path):
         return path
     return path / NAME
@@ -41,7 +41,7 @@ def read(path: Path) -> Manifest:
 
 
 def parse(content: bytes, file: str) -> Manifest:
-    """The manifest that the content of ``file`` stands for. Raises ConfigError."""
+    """Parse the content of a manifest, called ``file`` in errors. Raises ConfigError."""
     try:
         document = json.loads(content)
     except (ValueError, RecursionError) as error:

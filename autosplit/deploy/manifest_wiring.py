@@ -1,4 +1,4 @@
-"""The wiring of a manifest, checked: every input is fed exactly once, by something before it."""
+"""The wiring of a manifest, checked: every input has exactly one source, which comes before it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from autosplit.hardware.execution.wiring import Wiring, connections_of
 
 
 def wired(document: Manifest) -> Wiring:
-    """The wiring to run, that of a whole batch.
+    """The wiring of a manifest for a whole batch, as it is run.
 
     Raises ConfigError where connections or states do not fit the stages.
     """
     for position, stage in enumerate(document.stages):
-        # Connections number the stages by their places.
+        # Connections refer to stages by their positions.
         if stage.index != position:
             raise _misfit(f"stage {stage.index} is listed at position {position}")
         _check_states(stage)
@@ -75,7 +75,7 @@ def _check_states(stage: StageSpec) -> None:
 
 
 def _check_ports(wiring: Wiring, results: Sequence[tuple[str, str]]) -> None:
-    """Raises ConfigError unless all that is read is produced before it, once.
+    """Raises ConfigError unless every tensor that is read is produced exactly once, before that.
 
     ``results`` pairs each output of the model with its tensor.
     """

@@ -21,7 +21,7 @@ from autosplit.units import counted
 def place_replicas(
     document: Manifest, devices: Sequence[str] = ()
 ) -> tuple[tuple[Device, ...], ...]:
-    """The devices of the replicas of each stage: ``devices``, the manifest's, or the cores here."""
+    """The devices of each stage's replicas: ``devices``, else the manifest's, else cores here."""
     names = [replica.device for replica in document.replicas]
     if devices and len(devices) != len(names):
         raise ConfigError(
@@ -36,7 +36,7 @@ def place_replicas(
         if devices:
             raise
         cores = iter(device.along(len(names)))
-        # A core of the other machine is any core here; a server is the same from everywhere.
+        # Any core here replaces one of the exporting machine; a server is reached from anywhere.
         places = [next(cores) if cores_of(name) else device.parse(name) for name in here]
     remote = next((place for place in places if isinstance(place, RayCores)), None)
     if remote:
@@ -70,7 +70,7 @@ def load_replicas(
     """The replicas of each stage, loaded on their ``places``; raises as ``load``."""
     flat = list(chain(*places))
     _require_here(document, flat)
-    # Replicas with the same file, as most have, may share what is loaded.
+    # Replicas with the same file, as most have, may share a loaded model.
     keys = [(spec.index, spec.file) for spec in document.replicas]
     groups = groupby(zip(keys, document.replicas, flat, strict=True), key=itemgetter(0))
     same = (list(group) for _, group in groups)
@@ -81,6 +81,6 @@ def load_replicas(
 
 def _require_here(document: Manifest, places: Sequence[Device]) -> None:
     for spec, place in zip(document.replicas, places, strict=True):
-        # A server's processor is not known here; loading there says what is wrong.
+        # A server's processor is not known here; loading the stage there reports a mismatch.
         if not isinstance(place, Rpc):
             require_here(spec, document.environment)

@@ -37,12 +37,11 @@ from autosplit.serialization import load as from_document
 
 @dataclass(frozen=True)
 class BenchResult:
-    """Times in ms: period, latency, and how long each replica works for a result; with events.
+    """The measurement of an exported pipeline, with times in ms.
 
-    ``load`` is there where a workload was given.
     ``gaps`` are the times between the results of ``items``, after ``warm_up`` that do not count.
-    ``busy_ms`` and ``devices`` have the replicas of each stage. ``disturbances`` say why the times
-    cannot be trusted.
+    ``devices`` and ``busy_ms``, the time of work for a result, have the replicas of each stage.
+    ``load`` is None without a workload. ``disturbances`` say why the times cannot be trusted.
     """
 
     period: Spread
@@ -79,12 +78,12 @@ def verify(
 ) -> Verification:
     """Compare an exported pipeline with a reference.
 
-    The reference runs the original model, ``model`` or the file that the export names if it is
-    unchanged, on random items. Their number and ``seed`` and the ``tolerance`` are by default those
-    of the comparison at export. Without that file, or where nothing here runs it, the items and
-    reference outputs recorded at export are taken, unless ``special`` puts NaN, infinities and
-    denormals among the items. Raises ConfigError where there is neither, for fewer than one item
-    and a negative seed; MachineError or ModelError where ``model`` cannot be run.
+    The reference runs the original model on random items: the file ``model``, or the file that the
+    export names if it is unchanged. The number of items, ``seed`` and ``tolerance`` are by default
+    those of the comparison at export. Without such a file, or where nothing here runs it, the items
+    and reference outputs recorded at export are used, unless ``special`` asks for NaN, infinities
+    and denormals among the items. Raises ConfigError where there is neither, for fewer than one
+    item and a negative seed; MachineError or ModelError where ``model`` cannot be run.
     """
     pipeline = load(folder)
     document = pipeline.document
@@ -129,9 +128,9 @@ def verify(
 
 
 def verify_apart(folder: Path, model: Path | None, **options: Any) -> Verification:
-    """``verify`` in a process of its own, which a damaged stage file may end.
+    """Run ``verify`` in a process of its own, which a damaged stage file may crash.
 
-    Raises StageError where it did.
+    Raises StageError where it crashes.
     """
     job = {"folder": str(folder), "model": model and str(model), "options": options}
     with contextlib.closing(Worker(open_verification, {})) as worker:
@@ -153,7 +152,7 @@ def bench(
 ) -> BenchResult:
     """Measure an exported pipeline on random items, under an open load too if one is given.
 
-    They are of ``streams`` streams, by default as many as the export is for.
+    The items belong to ``streams`` streams, by default as many as the export is for.
     """
     pipeline = load(folder, trace=True)
     document = pipeline.document
@@ -174,7 +173,7 @@ def bench(
             capacity = measure.MS / period.median
             test = load_test(pipeline, items, workload, budget.seconds, capacity, count)
     ends = sorted(measure.completions(events, warm_up, len(submitted)))
-    # Of single results, where the period averages over groups of them.
+    # The gaps are those of single results, while the period averages over groups of them.
     scale = measure.MS / pipeline.batch
     gaps = tuple((after - before) * scale for before, after in pairwise(ends))
     return BenchResult(

@@ -1,4 +1,4 @@
-"""The worker process of a study: it measures, and writes a split where its kernels are."""
+"""The worker process of a study: it measures, and exports a split with its compiled kernels."""
 
 from __future__ import annotations
 

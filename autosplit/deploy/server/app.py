@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     Answer = Callable[[Request], Awaitable[Response]]
 
 MOST_SEQUENCES = 10_000  # that are open; beyond that the one that was idle for longest is dropped
-MOST_OF_MEMORY = 0.3  # of what is free, for their states, and for bodies that are being read
+MOST_OF_MEMORY = 0.3  # of free memory, for their states, and again for bodies being read
 MOST_HEAD_BYTES = 64_000  # of a request, before its body
-# A client whose connection is ended as it sends its next request gets an error.
+# Long, since a client gets an error if its connection is closed while it sends a request.
 KEEP_ALIVE_S = 75
 GRACE_S = 60  # at the end, for clients that send or read slowly too
 RETRY = {"retry-after": "1"}  # in seconds
@@ -52,7 +52,7 @@ class Refused(AutosplitError):
 
 
 class Server:
-    """A pipeline behind HTTP; ``load`` makes it, again after it has failed.
+    """A pipeline behind HTTP; ``load`` creates it, and creates it again after a failure.
 
     At most ``queue`` items are inside, and a body has at most ``most_bytes``.
     """
@@ -80,7 +80,7 @@ class Server:
         self._paths = self._answers()
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, as ASGI has it; at its end the pipeline is closed."""
+        """The ASGI application: answers requests, and closes the pipeline at shutdown."""
         if scope["type"] == "lifespan":
             await receive()
             await send({"type": "lifespan.startup.complete"})
@@ -88,7 +88,7 @@ class Server:
             await asyncio.to_thread(self.pipeline.close)
             await send({"type": "lifespan.shutdown.complete"})
             return
-        # uvicorn cancels what takes too long at the end.
+        # uvicorn cancels requests that take too long at shutdown.
         with contextlib.suppress(asyncio.CancelledError):
             response = await self._response(scope, receive)
             await response(scope, receive, send)
@@ -106,7 +106,7 @@ class Server:
         return await answer(Request(scope, receive))
 
     def _answers(self) -> dict[str, tuple[tuple[str, ...], Answer]]:
-        """What answers at each path, and the methods of its requests."""
+        """The methods that each path allows, and the function that answers them."""
         get, post = ("GET", "HEAD"), ("POST",)
         paths: dict[str, tuple[tuple[str, ...], Answer]] = {
             "/v2": (get, self._server),
@@ -125,8 +125,8 @@ class Server:
     def _started(self) -> Pipeline:
         pipeline = self._load()
         pipeline.start()
-        # No request waits while the collector looks through what stays anyway. What belonged to a
-        # pipeline before goes.
+        # Objects that stay are frozen, so that no request waits while the garbage collector looks
+        # through them. Those of an earlier pipeline are freed first.
         gc.unfreeze()
         gc.collect()
         gc.freeze()
@@ -153,7 +153,7 @@ class Server:
         return PlainTextResponse(self.metrics.text(), media_type="text/plain; version=0.0.4")
 
     async def _counted(self, answer: Answer, request: Request) -> Response:
-        """The response of an answer, or why there is none."""
+        """Answer a request, with its errors as responses, and count the response."""
         from starlette.requests import ClientDisconnect
 
         try:
@@ -187,7 +187,7 @@ class Server:
         assert self._decoder is not None
         asked = self._decoder.read(await self._body(request))
         documents = self._documents(self._decoder, asked, request)
-        # What refuses the request does so before an answer begins.
+        # Errors that refuse the request are raised here, before the response begins.
         first = await anext(documents)
         if not asked.stream:
             return _json(first)
@@ -197,9 +197,9 @@ class Server:
     async def _documents(
         self, decoder: Decoder, asked: completions.Asked, request: Request
     ) -> AsyncIterator[Mapping[str, Any]]:
-        """The documents of a completion, whose stream ends with them.
+        """The documents of a completion; its stream in the pipeline ends with them.
 
-        Raises ClientDisconnect where nobody waits any more; who sends a stream notices by itself.
+        Raises ClientDisconnect if the client is gone; a streaming response notices that by itself.
         """
         from starlette.requests import ClientDisconnect
 
@@ -238,10 +238,10 @@ class Server:
             self.metrics.inside -= count
 
     async def _body(self, request: Request) -> bytes:
-        """The body. Raises Refused for one that is too large, before all of it is read."""
+        """Read the body. Raises Refused for one that is too large, before all of it is read."""
         if request.headers.get("content-encoding", "identity") != "identity":
             raise Refused(415, "the body is compressed; send it as it is")
-        # What is left of it would be read as the next request.
+        # The connection ends with a refusal: the rest of the body would be the next request.
         parts, size, last = [], 0, {"connection": "close"}
         try:
             async for part in request.stream():
@@ -275,7 +275,7 @@ class Server:
         entered = time.perf_counter()
         tickets = [pipeline.enter(item, stream) for item in items]
         self._drop(ended)  # before another request begins the sequence anew
-        # For all of them, also where one fails: ``result`` raises it.
+        # Wait for all of them, even where one fails: ``result`` raises its error.
         await asyncio.gather(*map(asyncio.wrap_future, tickets), return_exceptions=True)
         end = time.perf_counter()
         for ticket in tickets:
@@ -286,7 +286,7 @@ class Server:
         return list(map(pipeline.result, tickets))
 
     def _stream(self, asked: protocol.Request) -> int | str:
-        """The stream of an item, which begins anew where the request says so."""
+        """The stream of a request's item; begins it anew where the request asks for that."""
         if not self.pipeline.wiring.first_states:
             return 0
         sequence = asked.sequence
@@ -309,7 +309,7 @@ class Server:
             self.pipeline.reset(sequence)
 
     async def _reload(self) -> None:
-        """Load the pipeline again, until that works."""
+        """Load the pipeline again, and retry until that succeeds."""
         await asyncio.to_thread(self.pipeline.close)
         while True:
             try:
@@ -331,7 +331,7 @@ def _json(
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there. Raises MachineError where that cannot be had."""
+    """A socket that listens on a host and port. Raises MachineError where that is impossible."""
     if not 0 <= port <= 65535:
         raise ConfigError(
             f"port {port} is out of range; give --port 1 to 65535, or 0 for a free one"
@@ -346,16 +346,16 @@ def listen(host: str, port: int) -> socket.socket:
         reason = getattr(error, "strerror", None) or error
         text = f"cannot listen on {host}:{port}: {reason}; give an address of this machine"
         raise MachineError(text) from error
-    # Connections inherit it; asyncio sets it only where a socket names its protocol. The body of an
-    # answer would wait 40 ms for the client to acknowledge the headers.
+    # Otherwise the body of a response would wait 40 ms for the client to acknowledge the headers.
+    # Connections inherit it; asyncio sets it only where a socket names its protocol.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
 
 def http_server(server: Server) -> Any:
-    """What answers requests once its ``run`` is called with ``sockets``, until a signal.
+    """The uvicorn server; its ``run``, called with ``sockets``, answers requests until a signal.
 
-    Those that are being computed then are finished first.
+    Requests that are being computed then are finished first.
     """
     uvicorn: Any = require("uvicorn", "serve")
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
@@ -369,7 +369,7 @@ def http_server(server: Server) -> Any:
 
 
 def _protocol() -> Any:
-    """uvicorn's protocol, which itself would take headers of any length."""
+    """uvicorn's protocol with a limit on the length of headers, which uvicorn itself lacks."""
     implementation: Any = require("uvicorn.protocols.http.httptools_impl", "serve")
 
     class Protocol(implementation.HttpToolsProtocol):  # type: ignore[misc]

@@ -1,7 +1,7 @@
-"""Completions of texts of token ids, by an export that takes the inputs of a decoder.
+"""Text completion on token ids, by an export that takes the inputs of a decoder.
 
-A prompt goes through in the largest items that the export takes; then each token makes the next
-item. The route is that of OpenAI's API, without texts: there is no tokenizer here.
+A prompt is computed in the largest items that the export takes; then each new token is the next
+item. The route is that of OpenAI's API, with token ids only: there is no tokenizer here.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from autosplit.serialization import problem_of
 Array = np.ndarray[Any, Any]
 Compute = Callable[[Mapping[str, Array]], Awaitable[Mapping[str, Array]]]
 _INTEGERS, _MASKS = ("int32", "int64"), ("bool", "float32", "float64")
-# A mask that hides what a token sees in full attention: how far it reaches is not known here.
+# Words in the names of masks of partial attention, whose reach is not known here.
 _PARTIAL = ("sliding", "chunk", "window", "local")
-# By a word in the name of an input, the first that is there.
+# The kind of an input, by the first of these words that is in its name.
 _KINDS = {"mask": "mask", "position": "position", "ids": "token", "token": "token"}
 
 
 class Asked(BaseModel, strict=True, extra="forbid", allow_inf_nan=False):
-    """What a request asks for; the names are those of OpenAI's API and vLLM's."""
+    """The fields of a request, named as in the APIs of OpenAI and vLLM."""
 
-    # A list of errors could take more memory than the body.
+    # FailFast, because a list of all errors could take more memory than the body.
     prompt: Annotated[list[NonNegativeInt], Field(min_length=1), FailFast()]
     model: str = ""
     max_tokens: PositiveInt = 16
@@ -46,9 +46,9 @@ class Asked(BaseModel, strict=True, extra="forbid", allow_inf_nan=False):
 
 @dataclass(frozen=True)
 class Decoder:
-    """How items are made for a pipeline: ``shapes`` are the inputs of each, the longest first.
+    """Makes the items of a decoder; ``shapes`` has the inputs of each variant, the longest first.
 
-    The scores of each of ``vocabulary`` tokens are its only output. A stream has at most ``room``
+    The decoder's only output has the scores of ``vocabulary`` tokens. A stream has at most ``room``
     tokens, where that is known.
     """
 
@@ -58,7 +58,7 @@ class Decoder:
 
     @classmethod
     def of(cls, wiring: Wiring) -> Decoder | None:
-        """The decoder that a wiring is of; None where its ports are not those of one."""
+        """The decoder of a pipeline; None where its inputs and outputs are not those of one."""
         shapes = (wiring.inputs, *(variant.inputs for variant in wiring.variants.values()))
         scores, *others = wiring.outputs
         if others or "float" not in scores.dtype or not scores.shape or not wiring.first_states:
@@ -70,7 +70,7 @@ class Decoder:
         return cls(tuple(sorted(shapes, key=_length, reverse=True)), scores.shape[-1], room)
 
     def item(self, tokens: Sequence[int], position: int) -> tuple[Mapping[str, Array], int]:
-        """The item of as many of some tokens as one takes, and how many that is."""
+        """The longest item that the first ``tokens`` fill, and how many tokens it has."""
         ports = next(ports for ports in self.shapes if _length(ports) <= len(tokens))
         count = _length(ports)
         places = np.arange(position, position + count)
@@ -85,7 +85,7 @@ class Decoder:
         return item, count
 
     def read(self, body: bytes) -> Asked:
-        """What a body asks for. Raises ConfigError, one line, for what cannot be."""
+        """Parse the body of a request. Raises ConfigError, one line, for an invalid request."""
         try:
             asked = Asked.model_validate_json(body)
         except ValidationError as error:
@@ -94,7 +94,7 @@ class Decoder:
         largest, size = max(asked.prompt), len(asked.prompt)
         if largest >= self.vocabulary:
             raise ConfigError(f"prompt has token {largest}; the model has {self.vocabulary} tokens")
-        # The last token is not computed.
+        # The last token is returned, but it is not an input of the model.
         if self.room is not None and size + asked.max_tokens - 1 > self.room:
             raise ConfigError(
                 f"the prompt has {size} tokens and max_tokens is {asked.max_tokens}, but the "
@@ -103,7 +103,7 @@ class Decoder:
         return asked
 
     async def tokens(self, asked: Asked, compute: Compute) -> AsyncIterator[int]:
-        """The tokens that follow a prompt, one by one; the last one may be one that stops."""
+        """The tokens that follow a prompt, one by one; the last one may be a stop token."""
         random = np.random.default_rng(asked.seed)
         rest, position = asked.prompt, 0
         for _ in range(asked.max_tokens):
@@ -121,7 +121,7 @@ class Decoder:
 
 
 def chosen(scores: Array, temperature: float, random: np.random.Generator) -> int:
-    """A token by its scores: the best at temperature 0, else drawn. Raises StageError for NaN."""
+    """Choose a token: the best one at temperature 0, else drawn. Raises StageError for NaN."""
     scores = scores.astype(np.float64)
     if np.isnan(scores).any():
         raise StageError("the scores of the next token are not numbers")
@@ -132,7 +132,7 @@ def chosen(scores: Array, temperature: float, random: np.random.Generator) -> in
 async def documents(
     asked: Asked, tokens: AsyncIterator[int], model: str
 ) -> AsyncIterator[Mapping[str, Any]]:
-    """The answer: a document a token where a stream is asked for, else one."""
+    """The response: one document for each token where a stream is asked for, else one in all."""
     head: dict[str, Any] = {"id": f"cmpl-{uuid.uuid4()}", "object": "text_completion"}
     head |= {"created": int(time.time()), "model": model}
     ids: list[int] = []
@@ -152,7 +152,7 @@ async def documents(
 async def events(
     first: Mapping[str, Any], further: AsyncIterator[Mapping[str, Any]]
 ) -> AsyncIterator[str]:
-    """The documents as events of a stream; an error is the last one."""
+    """The documents as server-sent events; an error is the last document."""
     yield _event(first)
     try:
         async for document in further:

@@ -1,4 +1,4 @@
-"""What other servers should be told to run a deployment of one stage as it was measured."""
+"""Configurations with which other servers run a deployment of one stage as it was measured."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ONGOING = 5  # requests of a replica at once, Ray's default
 def hint(document: Manifest, server: str) -> str:
     """The configuration of the model for one of ``HINTS``.
 
-    Raises ConfigError for several stages, and for a runtime that the server has not.
+    Raises ConfigError for several stages, and for a runtime that the server does not have.
     """
     runtime = document.stages[0].runtime
     backend = package_of(runtime)

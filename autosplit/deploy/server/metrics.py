@@ -23,7 +23,7 @@ class Histogram:
         self._sum += value
 
     def text(self) -> str:
-        """Its lines."""
+        """The histogram as lines of text."""
         lines, total = _head(self._name, self._about, "histogram"), 0
         for bound, count in zip((*map(str, self._bounds), "+Inf"), self._counts, strict=True):
             total += count
@@ -32,7 +32,7 @@ class Histogram:
 
 
 class Metrics:
-    """What a server counts; ``inside`` are the items that are being computed."""
+    """The metrics of a server; ``inside`` is the number of items that are being computed."""
 
     def __init__(self) -> None:
         self.inside = 0
@@ -42,7 +42,7 @@ class Metrics:
         self.compute = Histogram("autosplit_compute_seconds", "Time in the stages", SECONDS)
 
     def text(self) -> str:
-        """All of it, as /metrics has it."""
+        """All metrics, as /metrics returns them."""
         name = "autosplit_requests_total"
         lines = _head(name, "Requests for inference by their status", "counter")
         lines += [f'{name}{{code="{code}"}} {n}' for code, n in sorted(self.answers.items())]

@@ -30,7 +30,7 @@ DTYPES = {
     "BF16": "bfloat16",
 }
 DATATYPES = {dtype: name for name, dtype in DTYPES.items()}
-# By the kind of a datatype: those that numpy may find in its data, and the types of the numbers.
+# By the kind of a datatype: the kinds that numpy may infer for its data, and the Python types.
 _KINDS: dict[str, tuple[str, set[type]]]
 _KINDS = {"b": ("b", {bool}), "i": ("iu", {int}), "u": ("iu", {int})}
 _MOST_DIMENSIONS, _MOST_SIZE = 64, 2**63 - 1  # of an array of numpy
@@ -39,11 +39,11 @@ _LONGEST_ID = 1000  # characters of a sequence's name, which is kept
 
 @dataclass(frozen=True)
 class Request:
-    """An item, and how its outputs are asked for: each with whether it is wanted in binary.
+    """A request: an ``item``, and the ``outputs`` asked for, each with whether in binary.
 
-    It may be several items, one after the other along the first axis; see ``items_of``.
+    ``item`` may be several items, one after the other along the first axis; see ``items_of``.
 
-    ``sequence``: the stream it belongs to, None without one; it may ``start`` or ``end`` it.
+    ``sequence``: the stream it belongs to, or None; the request may ``start`` or ``end`` it.
     """
 
     item: Mapping[str, Array]
@@ -55,7 +55,7 @@ class Request:
 
 
 def read(body: bytes, header_length: str | None, outputs: Sequence[Port]) -> Request:
-    """The request of a body. Raises ConfigError, one line, for what is none."""
+    """Parse the body of a request. Raises ConfigError, one line, for an invalid request."""
     length = _length(header_length, len(body))
     try:
         document = json.loads(body[:length])
@@ -80,16 +80,16 @@ def read(body: bytes, header_length: str | None, outputs: Sequence[Port]) -> Req
 def items_of(
     tensors: Mapping[str, Array], ports: Sequence[Port], most: int, variants: Iterable[Variant] = ()
 ) -> list[Mapping[str, Array]]:
-    """The items of a request: one, unless each input has so many times the rows of an item.
+    """The items of a request: n items where each input has n times the rows of an item, else one.
 
-    An item of one of the ``variants`` may have more rows too. Raises ConfigError above ``most``.
+    The shapes of one of ``variants`` are one item, too. Raises ConfigError for more than ``most``.
     """
     shapes = {name: array.shape for name, array in tensors.items()}
     if any(shapes == {p.name: p.shape for p in variant.inputs} for variant in variants):
         return [tensors]
     counts = {_count(tensors[port.name], port) for port in ports if port.name in tensors}
     count = counts.pop() if len(counts) == 1 else 1
-    # A tensor that is no input is refused as such.
+    # Tensors that are not inputs are refused later, by the pipeline.
     if count == 1 or tensors.keys() != {port.name for port in ports}:
         return [tensors]
     if count > most:
@@ -168,9 +168,9 @@ def _of_json(name: str, tensor: Mapping[str, Any]) -> Array:
     try:
         data = tensor.get("data")
         source = np.asarray(data)
-        # Fractions would be cut off, and truth values counted.
+        # Otherwise fractions would be cut off, and booleans taken for numbers.
         kinds, types = _KINDS.get(dtype.kind, ("iuf", {int, float}))  # bfloat16 is of kind V
-        # Numpy has no type for all integers of 64 bits, and makes floats or objects of them.
+        # Numpy infers floats or objects for some integers of 64 bits, so Python's types decide too.
         if source.size and source.dtype.kind not in kinds and not _types(data) <= types:
             raise ConfigError(f"data of input '{name}' is not {tensor['datatype']}")
         with np.errstate(over="raise"):

@@ -1,4 +1,4 @@
-"""Programs beside autosplit that run an export, and what is written for them beside ``split.json``.
+"""Programs that run an export without autosplit, and the files that are written for them.
 
 ``formats`` has the names of the formats and adds the files of one to an export.
 ``onnx_program`` writes a wiring file for the stages' ONNX models, ``cpp_program`` the wiring of a

@@ -30,7 +30,7 @@ _NAMES = (
 )  # fmt: skip
 
 
-# By a stage, or None for the model's outputs, and the name of a port.
+# A producer and its output, by a stage (None: the model's outputs) and the name of a port.
 Sources = dict[tuple[int | None, str], tuple[int, int]]
 
 
@@ -102,13 +102,13 @@ def _stage(document: Manifest, stage: StageSpec, sources: Sources, folder: Path)
 
 
 def _narrowed(stage: StageSpec) -> Iterable[Port]:
-    """The inputs of a stage; one that computes integers as floats rounds larger ones."""
+    """The inputs of a stage; where it computes integers as float32, their range is limited."""
     for port in stage.inputs:
         yield replace(port, range=OF_24_BITS) if rounds(stage.runtime, port.dtype) else port
 
 
 def _sources(wiring: Wiring) -> Sources:
-    """Producer and position of what each input of a stage, and each output of the model, gets."""
+    """The producer, and the position of its output, for each stage input and model output."""
     sources: Sources = {}
     # The caller is producer 0. A state comes from its own stage.
     producers = {port.name: (0, position) for position, port in enumerate(wiring.inputs)}
@@ -152,7 +152,7 @@ def _port(port: Port) -> tuple[Any, ...]:
 
 
 def initialiser(value: Any) -> str:
-    """A value as C++ writes it in an initialiser."""
+    """A value as C++ code for an initialiser."""
     if isinstance(value, Code | int):
         return str(value)
     if isinstance(value, str):
@@ -161,6 +161,6 @@ def initialiser(value: Any) -> str:
 
 
 def _escaped(byte: int) -> str:
-    """A byte of a string; of an escape with three octal digits the next character is no part."""
+    """A byte of a string; an escape of three octal digits cannot absorb the next character."""
     is_plain = 0x20 <= byte < 0x7F and chr(byte) not in '"\\?'
     return chr(byte) if is_plain else f"\\{byte:03o}"

@@ -1,4 +1,4 @@
-"""The formats of an export: each is the native folder, and for most a program beside it."""
+"""The formats of an export: each is the native folder, some with a program beside it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def require_format(name: str) -> None:
 
 
 def write_program(document: Manifest, folder: Path, name: str) -> dict[str, str]:
-    """Write what the format ``name`` has besides the native one; returns the files' digests.
+    """Write the files that the format ``name`` adds to the native one; returns their digests.
 
     Raises ConfigError where a stage has no such form, MachineError where the disk refuses.
     """

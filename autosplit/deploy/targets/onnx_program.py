@@ -35,7 +35,7 @@ def wiring(document: Manifest) -> dict[str, Any]:
     """
     sizes = {connection.tensor: connection.bytes for connection in document.connections}
     tensors = {name: c.tensor for c in wired(document).connections for name in c.outputs}
-    # What no stage reads is no input here.
+    # Inputs that are not connected to anything are left out.
     inputs = [port for port in document.model.inputs if port.name in sizes]
     return {
         "pipeline": [{f"stage{stage.index}": _entry(stage)} for stage in document.stages],

@@ -1,4 +1,4 @@
-"""The Ray cluster that this process belongs to, and what its actors answer."""
+"""The connection of this process to a Ray cluster: files sent there and answers of its actors."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from autosplit.versions import VERSION
 HANDSHAKE_S = 10.0
 START_S = 300.0  # for an actor to be started and to load its stage
 CONTENTS_BYTES = 1 << 30  # of files that stay in Ray's memory
-# Values of so many bytes travel in the calls between nodes. Ray's default is 100 kB: it stores
-# larger ones, where the other node fetches them, which takes longer than a stage of 5 ms.
+# Values of up to so many bytes travel inside calls between nodes. Ray's default is 100 kB: larger
+# values are stored, and the other node fetches them, which takes longer than a stage of 5 ms.
 IN_CALLS = {"RAY_max_direct_call_object_size": str(8 << 20)}
-# Sizes and references by node, job and sha256, the one used last at the end.
+# Sizes and Ray's references of files by node, job and sha256, the most recently used last.
 _contents: OrderedDict[tuple[str, str, str], tuple[int, Any]] = OrderedDict()
 _SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # an empty SETTINGS frame of HTTP/2
 
@@ -37,13 +37,13 @@ _SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # an empty SETTINGS frame of HTT
 def connected(address: str | None = None) -> Any:
     """Ray, connected to the cluster at ``address``.
 
-    Without one it is that of RAY_ADDRESS, the one that this machine belongs to, or a new one here.
+    By default it is that of RAY_ADDRESS, else the one that this machine is in, else a new one here.
     Raises MachineError where Ray is missing, no cluster answers, or it has other versions.
     """
     ray = require("ray", "ray")
     if ray.is_initialized():
         return ray
-    # Exit handlers run in reverse order: after Ray's, the actors would seem to be lost.
+    # Exit handlers run in reverse order: if this ran after Ray's, the actors would seem lost.
     atexit.unregister(stop_all)
     atexit.register(stop_all)
     address = address or os.environ.get("RAY_ADDRESS")
@@ -76,13 +76,13 @@ def place_of(device: RayCores) -> RayPlace:
 
 
 def put(file: Path, digest: str) -> Any:
-    """Ray's reference to the content of a file, which has this sha256.
+    """Put a file with the sha256 ``digest`` into Ray's memory; returns Ray's reference to it.
 
-    What was put last stays in Ray's memory, so the same stage reaches a node once.
+    Files that were used last stay there, so the same stage is sent to a node once.
     """
     ray = connected()
     here = ray.get_runtime_context()
-    # Of another connection, to this cluster or a later one, the references mean nothing here.
+    # References of an earlier connection, to this cluster or another one, are not valid now.
     key = here.get_node_id(), here.get_job_id(), digest
     if key not in _contents:
         # An array, because Ray does not copy it once more.
@@ -94,7 +94,7 @@ def put(file: Path, digest: str) -> Any:
 
 
 def answer(call: Any, name: str, seconds: float = START_S) -> Any:
-    """What an actor's method returned, or raised if that is one of our errors.
+    """Wait for the result of an actor's method; an AutosplitError of the method is raised here.
 
     Raises MachineError where the actor does not start, or not in time.
     """
@@ -131,7 +131,7 @@ def write_files(folder: Path, digests: Mapping[str, str], contents: Sequence[Any
 
 
 def require_version(version: str) -> None:
-    """Raise MachineError, on a node, where another autosplit sent the work."""
+    """Raise MachineError, on a node, where another version of autosplit sent the work."""
     if version != VERSION:
         raise MachineError(f"autosplit is {VERSION} there and {version} here; install the same")
 
@@ -139,7 +139,7 @@ def require_version(version: str) -> None:
 def _require_server(host: str, port: int) -> None:
     """Raises OSError unless a server of gRPC answers; Ray itself tries for minutes.
 
-    Both sides begin HTTP/2 with a frame of settings: RFC 9113, section 3.4.
+    Both sides of HTTP/2 begin with a SETTINGS frame: RFC 9113, section 3.4.
     """
     with _open_socket(host, port) as connection:
         connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _SETTINGS)

@@ -1,4 +1,4 @@
-"""What is asked of the nodes of a Ray cluster: targets, op times, and links to them."""
+"""Queries to the nodes of a Ray cluster: targets, op times, and the costs of links to them."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _answers: dict[tuple[str, RayPlace, str], Any] = {}  # by job, place and questio
 
 
 class NodeActor:
-    """Ray's actor on a node, which computes no stage."""
+    """The Ray actor that answers queries on a node; it computes no stage."""
 
     def __init__(self, version: str) -> None:
         require_version(version)
 
     def ask(self, functions: Sequence[str]) -> list[str | None]:
-        """The text that each function of TVM returns there; None where there is no such one."""
+        """The text that each function of TVM returns there; None for an unknown function."""
         known = [tvm.get_global_func(name, allow_missing=True) for name in functions]
         return [None if function is None else str(function()) for function in known]
 
@@ -65,14 +65,14 @@ class NodeActor:
             return profiles
 
     def run(self, array: Any) -> Any:
-        """What it gets."""
+        """Return the array, for the measurement of the link."""
         return array
 
 
 def ask(device: RayCores, functions: Sequence[str]) -> list[str | None]:
-    """The text that each function of TVM returns on a node; None where there is no such one.
+    """The text that each function of TVM returns on a node; None for an unknown function.
 
-    Raises MachineError where the node is gone, as all do here.
+    Raises MachineError where the node is gone, as all functions here do.
     """
     name = f"device '{device}'"
     return _answered(
@@ -111,7 +111,7 @@ def link(device: RayCores) -> LinkCost:
     name = f"device '{device}'"
 
     def cost_there(actor: PooledActor) -> LinkCost:
-        answer(actor.handle.ask.remote(()), name)  # it has been started
+        answer(actor.handle.ask.remote(()), name)  # waits until the actor has started
         try:
             submit = actor.submitter(max(LINK_SIZES))
 
@@ -132,9 +132,9 @@ def link(device: RayCores) -> LinkCost:
 def _answered(
     device: RayCores, question: str, ask: Callable[[PooledActor], T], again: bool = False
 ) -> T:
-    """What the node of a device answers to a question, which it is asked once in a job.
+    """Ask the node of a device a question, once in a job unless ``again``; returns its answer.
 
-    Raises MachineError where the node is gone, also where it has answered before.
+    Raises MachineError where the node is gone, even if it has answered before.
     """
     place = place_of(device)
     key = connected().get_runtime_context().get_job_id(), place, question

@@ -1,4 +1,4 @@
-"""Pipelines with stages in actors of a Ray cluster: what runs on a node, and this side of it."""
+"""Pipelines with stages on a Ray cluster: the actors there, and the stages here that call them."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from autosplit.hardware.runtimes.arrays import aligned_copy, array_of
 from autosplit.hardware.runtimes.interface import Runtime, Stage
 from autosplit.hardware.runtimes.stage_files import load_stage, require_here, write_stage
 
-LANES = 2  # while one item of a replica is computed the tensors of the next one arrive
+LANES = 2  # threads a replica: while it computes an item, the tensors of the next one arrive
 
 
 class StageActor:
-    """Ray's actor. ``run`` is called in one thread, the other methods in another."""
+    """The Ray actor of a replica. Ray calls ``run`` in one thread, other methods in another."""
 
     def __init__(self, version: str) -> None:
         require_version(version)
@@ -53,8 +53,8 @@ class StageActor:
     ) -> None:
         """Load the replica from its files' contents, on cores of this node.
 
-        The outputs ``stored``, by position, stay here for later items. Raises as
-        ``autosplit.load``, of which the check of the files is part.
+        The outputs ``stored``, by position, stay here for later items. Raises as ``autosplit.load``
+        does, for damaged files too.
         """
         with tempfile.TemporaryDirectory(prefix="autosplit-ray-") as folder:
             write_files(Path(folder), spec.digests, contents)
@@ -66,7 +66,10 @@ class StageActor:
         self._is_open = False
 
     def run(self, request: tuple[Sequence[Any], Sequence[int]]) -> list[Any]:
-        """The outputs for some inputs; states are keys in both. The second keys are given up."""
+        """Compute the outputs for a pair of inputs and the keys of states to free.
+
+        In inputs and outputs, keys stand for states.
+        """
         inputs, unused = request
         for key in unused:
             self._states.pop(key, None)
@@ -84,7 +87,7 @@ class StageActor:
         return outputs
 
     def state(self, key: int) -> Any:
-        """A stored output."""
+        """The state that is stored under a key."""
         return array_of(self._states[key])
 
     def unload(self) -> None:
@@ -95,10 +98,10 @@ class StageActor:
 
 
 class RayReplica(Stage):
-    """Implements Stage; several threads may call it at once, and the actor pins its own.
+    """Implements Stage by an actor, which pins its own thread; several threads may call it at once.
 
     ``environment`` is that of the export, ``contents`` has Ray's references to the files of
-    ``spec``, and Ray reserves ``cpus`` for it. Without those it takes an actor that is there.
+    ``spec``. Ray reserves ``cpus`` for the actor; with 0 an idle actor is used if there is one.
     """
 
     def __init__(
@@ -112,27 +115,27 @@ class RayReplica(Stage):
         self._ray = connected()
         self._spec, self._environment, self._place = spec, environment, place
         self._contents = [contents[name] for name in spec.digests]
-        # How much memory the tensors of one call need, in either direction.
+        # The bytes of the tensors of one call in the larger of both directions.
         sides = spec.inputs, spec.outputs
         self._size = max(sum(port.nbytes for port in side) for side in sides)
         self._actor: PooledActor | None = take(StageActor, place, cpus)
         self._handle: Any = self._actor.handle
-        # Once the stage is loaded, until it is closed.
+        # None until the stage is loaded, and once it is closed.
         self._submit: Callable[[Any], Any] | None = None
         self._sending, self._receiving = threading.Lock(), threading.Lock()
         self._sent = self._received = 0
-        # Of states that nothing refers to any more; the next request tells the actor.
+        # The keys of states that nothing refers to any more; the next request frees them.
         self.unused: deque[int] = deque()
 
     def load(self, name: str, stored: Collection[int]) -> None:
-        """Begin to load the stage, which is called ``name``; outputs ``stored`` stay there."""
+        """Begin to load the stage, called ``name``; the actor keeps the outputs ``stored``."""
         self.name = f"{name} on {self._place}"
         self._loading = self._handle.load.remote(
             self._spec, self._environment, str(self._place.cores), stored, *self._contents
         )
 
     def await_load(self) -> None:
-        """Wait for the end of it. Raises MachineError where the node cannot run the stage."""
+        """Wait until the stage is loaded. Raises MachineError where the node cannot run it."""
         answer(self._loading, self.name)
         assert self._actor is not None
         self._submit = self._actor.submitter(self._size)
@@ -150,7 +153,7 @@ class RayReplica(Stage):
                 self._receiving.acquire()  # in the order of the requests
             try:
                 outputs = get(timeout=devices.SILENCE_S)
-                # The next result overwrites them.
+                # Copied, because the next result overwrites the buffer.
                 outputs = [
                     RemoteState(self, o) if isinstance(o, int) else aligned_copy(o) for o in outputs
                 ]
@@ -175,7 +178,7 @@ class RayReplica(Stage):
         with self._sending:
             actor, self._actor = self._actor, None
             submit, self._submit = self._submit, None
-            self._handle = None  # its next user has states by the same keys
+            self._handle = None  # the actor's next user may have states with the same keys
         if actor is None or not self._ray.is_initialized():
             return
         is_busy = self._sent > self._received  # or has failed
@@ -190,7 +193,7 @@ class RayReplica(Stage):
         if not self._ray.is_initialized():
             return StageError("Ray was shut down")
         if isinstance(error, (kinds.GetTimeoutError, kinds.RayChannelTimeoutError)):
-            self._submit = None  # whoever tries again need not wait as long
+            self._submit = None  # later calls fail at once
             return StageError(f"{self.name} has not answered for {devices.SILENCE_S:g} s; it hangs")
         if isinstance(error, kinds.RayTaskError):
             original: Exception = error.cause  # pyright: ignore[reportAttributeAccessIssue]
@@ -200,7 +203,7 @@ class RayReplica(Stage):
 
 
 class RemoteState:
-    """A state that an actor holds, as long as this refers to it."""
+    """A state that an actor stores as long as this object exists."""
 
     def __init__(self, owner: RayReplica, key: int) -> None:
         self._owner, self.key = owner, key
@@ -214,9 +217,9 @@ class RemoteState:
 
 
 def remote_stage(runtime: Runtime, spec: StageSpec, device: RayCores) -> RayReplica:
-    """A planned stage that ``runtime`` computes, on a node.
+    """Create a replica on a node of a planned stage that ``runtime`` computes.
 
-    Candidates that are compared are on the same cores, so Ray reserves none of them.
+    Candidates are compared on the same cores, so Ray reserves no cores for them.
     """
     with tempfile.TemporaryDirectory(prefix="autosplit-ray-") as folder:
         file = Path(folder) / f"stage{runtime.suffix}"
@@ -233,9 +236,9 @@ def pipeline_of(
     trace: bool = False,
     batch: int = 1,
 ) -> Pipeline:
-    """The pipeline of replicas here and on the nodes of a cluster.
+    """Create the pipeline of replicas here and on the nodes of a cluster.
 
-    Raises MachineError where a node cannot run its stage. It owns the stages from here on.
+    It owns the stages, which an error closes. Raises MachineError where a node cannot run one.
     """
     remotes = [replica for replica in chain(*stages) if isinstance(replica, RayReplica)]
     try:
@@ -246,7 +249,7 @@ def pipeline_of(
                     replica.load(replica_name(index, number, len(row)), stored)
         for replica in remotes:
             replica.await_load()
-        # Only a replica elsewhere may be called by two threads at once.
+        # Only a replica on a node may be called by two threads at once.
         remote = [all(isinstance(replica, RayReplica) for replica in row) for row in stages]
         lanes = [LANES if is_remote else 1 for is_remote in remote]
         pipeline = Pipeline(wiring, stages, depth, trace, lanes, batch)
@@ -255,7 +258,7 @@ def pipeline_of(
             replica.close()
         raise
     if remotes:
-        # The threads end the actors, also those of a pipeline that nobody used or closed.
+        # Its threads end the actors, even where nobody uses or closes the pipeline.
         pipeline.start()
     return pipeline
 
@@ -268,7 +271,7 @@ def _only_states(wiring: Wiring, stage: int) -> set[int]:
 
 
 def _lasting(result: Any, inputs: Sequence[Any]) -> Any:
-    """A result, copied where it lies in the memory of an input, which the next one overwrites."""
+    """A result, copied if it shares the memory of an input, which the next input overwrites."""
     array = array_of(result)
     is_input = any(np.may_share_memory(array, each) for each in inputs if not isinstance(each, int))
     return aligned_copy(array) if is_input else result

@@ -1,6 +1,6 @@
-"""Actors on the nodes of a cluster: who needs one takes that which another left there.
+"""A pool of actors on the nodes of a cluster, where idle actors are used again.
 
-A new one takes seconds to start, most of which it imports packages.
+A new actor takes seconds to start, most of them to import packages.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from autosplit.hardware.cluster.connection import IN_CALLS, START_S, connected
 from autosplit.hardware.devices.ray_nodes import RayPlace
 from autosplit.versions import VERSION
 
-HEADER_BYTES = 1 << 16  # of a value in a buffer, beside its tensors
+HEADER_BYTES = 1 << 16  # room in a buffer for what a value has besides its tensors
 BUFFERS = 4  # an item computed, one that waits, one that a runtime still refers to, and a spare
 Key = tuple[str, RayPlace, type]  # the job, the node and its cores, and the class
 _idle: dict[Key, PooledActor] = {}  # actors that nobody uses
 
 
 class PooledActor:
-    """An actor on a node, by its class; ``handle`` is Ray's. One user has it at a time."""
+    """An actor of class ``kind`` on a node, with one user at a time; ``handle`` is Ray's."""
 
     def __init__(self, kind: type, place: RayPlace, cpus: int, key: Key | None) -> None:
         ray = self._ray = connected()
@@ -38,18 +38,18 @@ class PooledActor:
         self._size = -1
 
     def submitter(self, size: int) -> Callable[[Any], Any]:
-        """What calls ``run`` with one value of about ``size`` bytes, and returns its ``get``.
+        """A function that calls ``run`` with a value of about ``size`` bytes; returns its ``get``.
 
         On this node the values go through the buffers of a compiled graph of Ray, which is much
-        faster than a call. Between nodes such a graph was seen to lose a value, so those are
-        called.
+        faster than a call. Between nodes such a graph was seen to lose a value, so ``run`` is
+        called directly.
         """
         run = self.handle.run
         if not self._is_here:
             return lambda value: partial(self._ray.get, run.remote(value))
         if size > self._size:
             self.free_buffers()
-            # When an actor ends the graph logs an error, which the caller gets too.
+            # When an actor ends, the graph logs an error that the caller gets as well.
             logging.getLogger("ray.dag.compiled_dag_node").setLevel(logging.CRITICAL)
             with require("ray.dag", "ray").InputNode() as value:
                 self._graph = run.bind(value).experimental_compile(
@@ -61,13 +61,13 @@ class PooledActor:
         return lambda value: self._graph.execute(value).get
 
     def free_buffers(self) -> None:
-        """Free the memory of the last ``submitter``, which is of no use then."""
+        """Free the buffers of the last ``submitter``, which cannot be used afterwards."""
         if self._graph is not None:
             self._graph.teardown()
         self._graph, self._size = None, -1
 
     def leave(self) -> None:
-        """Leave it to the next user there, unless Ray reserves CPUs for it."""
+        """Return the actor to the pool; end it if Ray reserves CPUs for it or another is idle."""
         if self._key is None or self._key in _idle:
             self.end()
         else:
@@ -80,7 +80,7 @@ class PooledActor:
 
 
 def take(kind: type, place: RayPlace, cpus: int = 0) -> PooledActor:
-    """An actor on a node: one that was left, unless Ray is to reserve ``cpus`` for it."""
+    """An actor on a node: with ``cpus``, which Ray reserves, a new one, else an idle or new one."""
     key = None if cpus else (connected().get_runtime_context().get_job_id(), place, kind)
     actor = _idle.pop(key, None) if key else None
     return actor or PooledActor(kind, place, cpus, key)

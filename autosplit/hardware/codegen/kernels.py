@@ -1,7 +1,7 @@
-"""Kernels compiled once: an object file a kernel, by content, target and TVM version.
+"""Kernels, each compiled once to an object file, by content, target and TVM version.
 
-A kernel's symbol is the digest of its content, names in it included: calls of equal content share
-one file. All files of a model make one library.
+A kernel's symbol is the digest of its content, including the names in it: ops with equal kernels
+share one file. All files of a model are linked into one library.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Kernels:
     def module(self) -> Any:
         """The kernels loaded into this process, callable by symbol; None for no kernel.
 
-        It is of no use where they are for another architecture.
+        The module cannot be used where the kernels are for another architecture.
         """
         if not self.objects:
             return self.built
@@ -101,7 +101,7 @@ class DeviceKernels:
         """
         scheduled = schedule(self.functions, target, self.tuning)
         if target.kind.name == "llvm":
-            # GPU code needs TVM's own maximum, for a reduction across threads is recognised by it.
+            # Not on a GPU: TVM recognises a reduction across threads by its own maximum operator.
             scheduled = {name: completed(f, threads) for name, f in scheduled.items()}
         where = f"{spelled(target)},{versions()}"
         symbols = {name: _symbol(function, where) for name, function in scheduled.items()}
@@ -147,7 +147,7 @@ def _compile_each(
             folder / f"{symbol}.o", lambda file: toolchain.write_object(built(), file)
         )
 
-    # Threads: LLVM compiles outside Python's lock.
+    # In threads, because LLVM compiles without holding Python's lock.
     pool = ThreadPoolExecutor(len(available()))
     try:
         files = {symbol: pool.submit(compile_one, symbol) for symbol in by_symbol}

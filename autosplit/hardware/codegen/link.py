@@ -26,7 +26,7 @@ from autosplit.lowering.fuse.tensors import bytes_of, constants
 from autosplit.lowering.layout.order import as_swap, swap_name, to_last
 
 ENTRY = "main"
-# TVM hashes the constants inside a program; from so many bytes on that makes linking slow.
+# TVM hashes the constants of a program, which makes linking slow from about so many bytes on.
 LARGE = 1 << 16
 # TVM's block builders form one stack, whichever thread they belong to.
 _BUILDING = threading.Lock()
@@ -43,7 +43,7 @@ class Linker:
     def link(
         self, functions: Mapping[str, StageSpec], merge: bool = True, weights: Sequence[Any] = ()
     ) -> Any:
-        """The runtime module of stages, each a function by its name, to be run in this process.
+        """Link stages, each a function by its name, into a runtime module for this process.
 
         ``merge``: neighbouring composites of an external backend may become one region; without it
         each runs by itself. ``weights``: constants (see ``large_weights``) that a stage takes after
@@ -56,7 +56,7 @@ class Linker:
     def write(self, functions: Mapping[str, StageSpec], file: Path) -> None:
         """Write stages, each a function by its name, with weights and kernels as a shared library.
 
-        It may be for another architecture. Raises MachineError where nothing can link it.
+        The library may be for another architecture. Raises MachineError where nothing can link it.
         """
         triple = foreign_triple(self.target)
         toolchain.compiler(triple)
@@ -91,7 +91,7 @@ class Linker:
             composites = {symbol: self.lowered.composites[symbol] for symbol in external}
             module = generate(module, composites, external, merge)
             libraries = [*libraries, *(module.attrs or {}).get("external_mods", ())]
-        # Not by ``relax.build``, with which each stage of SqueezeNet takes 2 MB more memory.
+        # Not by ``relax.build``, which takes 2 MB more memory for each stage of SqueezeNet.
         with self.target:
             module = relax.get_pipeline("default_build")(module)
         executable = relax.ExecBuilder()
@@ -130,7 +130,7 @@ class Linker:
             builder.emit_func_output(result)
 
     def _at_cut(self, builder: Any, value: Any, port: Port, enters: bool) -> Any:
-        """A tensor at a cut, where it has the layout of the source, as it ``enters`` or leaves."""
+        """Convert a tensor that ``enters`` a stage from the layout of the source, else to it."""
         if port.name not in self.lowered.channels_last:
             return value
         n, a, b = as_swap(port.shape, enters)
@@ -147,7 +147,7 @@ class Linker:
         call, op, kernels = self.lowered.calls[i], self.lowered.graph.ops[i], self.kernels
         value = call.value
         if not isinstance(value, relax.Call):
-            # A copy, since the caller may overwrite what it gets.
+            # A constant is copied, since the caller may overwrite its results.
             place = map(relax.prim_value, (tvm.cpu().dlpack_device_type(), 0))
             copy, weight = "vm.builtin.to_device", values.get(value, value)
             return relax.call_pure_packed(copy, weight, *place, ty_args=value.ty)
@@ -177,9 +177,9 @@ def large_weights(lowered: Lowered, spec: StageSpec) -> tuple[Any, ...]:
 
 
 def _packed(target: Any) -> Callable[[Any, bool, str, str], str]:
-    """Bytecode and constants as an object file.
+    """A function that writes bytecode and constants as an object file.
 
-    As C source, TVM's default, large weights take minutes.
+    As C source, TVM's default, large weights take minutes to compile.
     """
 
     def pack(module: Any, is_system_lib: bool, prefix: str, folder: str) -> str:

@@ -47,12 +47,12 @@ def is_scheduled(function: Any) -> bool:
 
 
 def completed(function: Any, threads: bool) -> Any:
-    """A scheduled kernel as LLVM compiles it; without ``threads`` for a stage with one thread."""
+    """Prepare a scheduled kernel for LLVM; without ``threads`` for a stage with one thread."""
     return keep_special_values(vectorize_math(function if threads else _serial(function)))
 
 
 def _serial(function: Any) -> Any:
-    """The kernel without parallel loops, which hide from LLVM what aliases what."""
+    """Make parallel loops serial, because they hide from LLVM which buffers may alias."""
 
     def plain(loop: Any) -> Any:
         if loop.kind != tirx.ForKind.PARALLEL:
@@ -74,10 +74,10 @@ def _from_database(functions: Mapping[str, Any], folder: Path, target: Any) -> d
 
 
 def _by_rule(function: Any, target: Any) -> Any:
-    """The kernel by the rule that fits; where none does it stays as it is.
+    """Schedule a kernel by the rule that fits; where none does, return it unchanged.
 
-    So does one that a model file brings with a schedule. A rule does not fit where a step of it
-    raises ScheduleError; another error is a warning too.
+    A kernel that is scheduled in the model file stays unchanged too. A rule does not fit where one
+    of its steps raises ScheduleError; after any other error there is also a warning.
     """
     # TVM cannot build a product of a vector and a single number of bfloat16.
     has_bfloat16 = any(str(param.dtype) == "bfloat16" for param in function.params)
@@ -104,9 +104,9 @@ def _by_rule(function: Any, target: Any) -> Any:
 
 
 def _on_gpu(function: Any, target: Any) -> Any:
-    """The kernel by the first of TVM's default GPU rules that fits.
+    """Schedule a kernel by the first of TVM's default GPU rules that fits.
 
-    Where none does it stays as it is, and cannot be built.
+    Where none does, the kernel stays unchanged and cannot be built.
     """
     gpu = s_tir.dlight.gpu
     rules = (gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction(), gpu.Fallback())

@@ -22,7 +22,7 @@ def target_of(text: str | None = None) -> Any:
     """A tvm Target: this machine's processor by default.
 
     ``text`` is ``llvm -mcpu=…``, a kind, or a JSON object as TVM takes it. Raises ConfigError where
-    TVM does not know it, or LLVM not its processor.
+    TVM does not know the target, or LLVM does not know its processor.
     """
     try:
         target = tvm.target.Target(_host() if not text else _parsed(text))
@@ -33,7 +33,7 @@ def target_of(text: str | None = None) -> Any:
         ) from error
     host = target.host or target
     cpu, triple = (str(host.attrs.get(key, "") or "") for key in ("mcpu", "mtriple"))
-    # TVM would log it and compile for any processor of the architecture.
+    # TVM would only log an unknown processor and compile for any one of the architecture.
     if cpu and host.kind.name == "llvm" and not tvm.target.codegen.llvm_is_valid_cpu(cpu, triple):
         raise ConfigError(
             f"target '{text}': LLVM knows no processor '{cpu}' of {triple or 'this architecture'}; "
@@ -58,7 +58,7 @@ def target_on(device: Device, text: str | None, default: Any) -> Any:
         from autosplit.hardware.cluster.nodes import ask
 
         there = _reported(*ask(device, _PROCESSOR))
-        # A node with this machine's processor runs what this machine does.
+        # A node with this machine's processor has the same target as this machine.
         return default if there is None or spelled(there) == spelled(target_of()) else there
     # A server is asked only where its target was not given.
     from autosplit.hardware.devices.rpc import connect
@@ -73,7 +73,7 @@ def target_on(device: Device, text: str | None, default: Any) -> Any:
 def architecture(target: Any) -> str:
     """The processor architecture of an LLVM target, spelled as by ``platform.machine``.
 
-    It is this machine's where the target does not say.
+    It is this machine's where the target does not name one.
     """
     triple = str(target.attrs.get("mtriple", "") or "")
     name = triple.partition("-")[0].lower()
@@ -87,14 +87,14 @@ def foreign_triple(target: Any) -> str | None:
 
 
 def _reported(cpu: str | None, triple: str | None) -> Any | None:
-    """The target of another machine's processor by what the functions ``_PROCESSOR`` say there.
+    """The target of another machine's processor, from what ``_PROCESSOR`` returned there.
 
-    None where that TVM was built without a compiler.
+    None where the TVM there was built without a compiler.
     """
     if not cpu or not triple:
         return None
     kind = tvm.target.Target({"kind": "llvm", "mcpu": cpu, "mtriple": triple})
-    # Named only where it differs, so that equal processors have equal targets.
+    # The triple is named only where it differs, so that equal processors have equal targets.
     here = architecture(kind) == platform.machine()
     options = _best(kind)
     return tvm.target.Target(options if here else options | {"mtriple": triple})
@@ -104,7 +104,7 @@ def _gpu(device: Device, kind: str, text: str | None, runtime: Any, host: Any) -
     """The target of a GPU with the target of the processor that calls its kernels."""
     if text:
         target = _checked(device, target_of(text), kind)
-        # The host's code calls the kernels, so every GPU target needs one.
+        # Code on the host calls the kernels, so every GPU target needs a host.
         return target if target.host is not None else tvm.target.Target(target, host)
     version = str(runtime.compute_version or "").replace(".", "") if kind == "cuda" else ""
     options = {"kind": kind, "arch": f"sm_{version}"} if version else {"kind": kind}
@@ -121,7 +121,7 @@ def _checked(device: Device, target: Any, kind: str) -> Any:
 
 
 def spelled(target: Any) -> str:
-    """One canonical line for a target."""
+    """A target as one canonical line of JSON."""
     return json.dumps(json.loads(str(target)), sort_keys=True, separators=(",", ":"))
 
 
@@ -138,7 +138,7 @@ def _host() -> dict[str, Any]:
 
 
 def _best(target: Any) -> dict[str, Any]:
-    """The highest level of x86-64 that the target's processor has, from AVX2 on; else itself.
+    """The highest x86-64 level of the target's processor, from AVX2 on; else the processor itself.
 
     A level instead of the processor's name lets exports run on other machines of that level.
     """

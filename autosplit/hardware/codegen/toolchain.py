@@ -24,8 +24,8 @@ def link_shared(
 ) -> None:
     """Link ``objects`` into the shared library ``output``.
 
-    An LLVM ``triple`` is that of another machine. Raises MachineError where there is no compiler
-    driver, and with the last line of its output where it fails.
+    ``triple`` is the LLVM triple of another machine. Raises MachineError where there is no compiler
+    driver, and, with the last line of the driver's output, where linking fails.
     """
     command = [*compiler(triple), "-shared", "-o", str(output), *map(str, objects)]
     try:
@@ -50,7 +50,7 @@ def link_shared(
 def write_object(module: Any, file: Path) -> None:
     """Write a compiled module of TVM as an object file. Raises OSError where the disk refuses.
 
-    LLVM ends the process where it cannot write, so it writes to memory.
+    LLVM ends the process where it cannot write to a file, so it writes to memory first.
     """
     with os.fdopen(os.memfd_create("object"), "rb") as memory:
         module.write_to_file(f"/proc/self/fd/{memory.fileno()}", "o")

@@ -1,8 +1,8 @@
-"""Kernel tuning: a few schedules a kernel from MetaSchedule's design space, built and timed.
+"""Kernel tuning: builds and times a few schedules of each kernel from MetaSchedule's design space.
 
 The fastest goes into the database, if it is faster than the kernel that the rules schedule.
-MetaSchedule's ``tune_tir`` records slower ones too, and its worker processes take a minute each to
-define TVM's tensor intrinsics.
+MetaSchedule's ``tune_tir`` is not used: it records slower schedules too, and each of its worker
+processes takes a minute to define TVM's tensor intrinsics.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from autosplit.extras import tvm
 from autosplit.graph import FusedGraph
 from autosplit.hardware.codegen.schedules import completed, database, is_scheduled, quiet, schedule
 
-# A kernel gets at most so many times the average number of samples.
+# The most samples of one kernel, as a multiple of the average.
 MOST = 4
 # The design space splits work for so many cores; a stage with one core runs it in one thread.
 _PARALLEL_CORES = 16
@@ -34,7 +34,7 @@ _PARALLEL_CORES = 16
 class Tuned:
     """The outcome for one kernel.
 
-    Times are in ms, by rule and with the database; ``note`` says why it keeps its rule's schedule.
+    Times are by rule (before) and with the database (after); ``note`` says why the rule's is kept.
     """
 
     kernel: str
@@ -55,9 +55,9 @@ def tune(
 ) -> Iterator[Tuned]:
     """Tune one kernel after the other, except those the database knows; yields each outcome.
 
-    ``samples`` is the average for a kernel: with ``work``, the arithmetic each does for one item,
-    heavy ones get more. A record is on disk when its outcome is yielded, so an interrupted run can
-    be continued. ``is_over`` ends it early. Raises as ``database`` does.
+    ``samples`` is the average number of schedules to try. ``work`` is the arithmetic of each kernel
+    for one item: heavy kernels get more. A record is on disk when its outcome is yielded, so an
+    interrupted run can be continued. ``is_over`` ends it early. Raises as ``database`` does.
     """
     records = database(folder, create=True)
     tries = shares({name: (work or {}).get(name, 0.0) for name in functions}, samples)
@@ -71,7 +71,7 @@ def shares(work: Mapping[str, float], samples: int) -> dict[str, int]:
     """How many schedules to try of each kernel, ``samples`` on average.
 
     Tries grow with the square root of the work, since further schedules gain less and less; at
-    least one, at most ``MOST`` times the average. All kernels are alike where no work is known.
+    least one, at most ``MOST`` times the average. Without any work, all kernels get the average.
     """
     roots = {name: math.sqrt(amount) for name, amount in work.items()}
     total = sum(roots.values())
@@ -101,13 +101,13 @@ def _tune_one(
             return Tuned(name, None, None, 0, "known to the database")
         arguments = _arguments(module)
         if arguments is None:
-            return Tuned(name, None, None, 0, "it takes what no buffer can hold")
+            return Tuned(name, None, None, 0, "an argument is not a tensor of fixed shape")
         by_rule = tvm.IRModule({"main": schedule({"main": main}, target)["main"]})
         before = _time(by_rule, target, arguments)
         candidates = _candidates(module, target, samples, seed)
         times = [_time(candidate.sch.mod, target, arguments) for candidate in candidates]
         if candidates and min(times) < before:
-            # The least of many noisy times is too low, so the fastest must win once more.
+            # The least of many noisy times is too low, so the fastest is compared once more.
             fastest = candidates[times.index(min(times))]
             before = _time(by_rule, target, arguments)
             after = _time(fastest.sch.mod, target, arguments)
@@ -149,11 +149,11 @@ def _candidates(module: Any, target: Any, samples: int, seed: int) -> list[Any]:
 
 
 def _define_intrinsics() -> None:
-    """Have TVM define its tensor intrinsics, once, in little time.
+    """Let TVM define its tensor intrinsics, with a faster ``inspect.stack`` meanwhile.
 
-    Each goes through TVM's parser, which asks for the whole stack with its source lines and reads
-    the frames only. Where many modules are loaded (PyTorch, say) the lines take half a minute.
-    Other threads get a stack that is whole but for its source lines.
+    For each, TVM's parser calls ``inspect.stack``, which collects source lines, but only uses the
+    frames. Where many modules are loaded (such as PyTorch) these lines take half a minute. Other
+    threads that call it meanwhile get the stack without source lines too.
     """
 
     def frames_alone(context: int = 1) -> list[inspect.FrameInfo]:
@@ -168,7 +168,7 @@ def _define_intrinsics() -> None:
 
 
 def _arguments(module: Any) -> list[Any] | None:
-    """Random arguments of a kernel; None where one is no tensor of known shape."""
+    """Random arguments of a kernel; None where an argument is not a tensor of known shape."""
     try:
         infos = ms.arg_info.ArgInfo.from_entry_func(module, remove_preproc=True)
     except TypeError:  # a kernel for tensors of any shape

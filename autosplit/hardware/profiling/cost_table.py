@@ -1,4 +1,4 @@
-"""The planner's cost table of measured profiles and links."""
+"""The planner's cost table, from measured profiles and links."""
 
 from __future__ import annotations
 
@@ -30,15 +30,14 @@ def cost_table(
     memory: Sequence[float] = (),
     streams: int = 1,
 ) -> CostModel:
-    """The costs of a graph, in ms an item.
+    """Build the cost table of a graph, in ms an item.
 
     ``profiles`` are in the order of the devices, for one runtime and batch after the other.
-    Moving a tensor costs an item of a batch as much as one alone, which is never too little.
-    ``links`` are
-    those of the devices; without them moving a tensor costs nothing. ``keep_together`` are for each
-    runtime sets of ops, by index, that no cut may separate. ``rows``: for each device the kind that
-    it stands for and its threads; without them each is a kind of its own, or that of the first one
-    that costs the same. ``memory``: bytes of each device, or of all. Raises ConfigError where no
+    ``links`` are those of the devices; without them moving a tensor costs nothing. An item of a
+    batch is charged as much for a transfer as a single item, which is never too little.
+    ``keep_together``: for each runtime sets of ops, by index, that no cut may separate. ``rows``:
+    the kind and the threads of each device; by default devices with equal costs are one kind, named
+    after the first. ``memory``: bytes of each device, or of all. Raises ConfigError where no
     runtime can compute the model.
     """
     by_runtime = _by_runtime(profiles)
@@ -55,7 +54,7 @@ def cost_table(
     kinds: dict[str, Kind] = {}
     for (name, batch), each in able.items():
         for (kind, threads), profile, link in zip(chosen, each, of_device, strict=True):
-            # Calls decide between runtimes and batches; in one of them every stage has the same.
+            # The time of a call matters only between runtimes and batches: in one it is constant.
             call = profile.call_ms if len(by_runtime) > 1 else 0.0
             row = Row(kind, name, threads, batch)
             times = _times_with_outputs(graph, profile.op_ms, link)
@@ -85,7 +84,7 @@ def cost_table(
 def device_kinds(
     profiles: Sequence[Profile], links: Sequence[LinkCost] = (), memory: Sequence[float] = ()
 ) -> list[str]:
-    """For each device the name of the first one that costs the same; see ``cost_table``."""
+    """For each device the name of the first one with the same costs; see ``cost_table``."""
     by_runtime = _by_runtime(profiles)
     first: dict[object, str] = {}
     kinds = []
@@ -108,7 +107,7 @@ def _by_runtime(profiles: Sequence[Profile]) -> dict[tuple[str, int], list[Profi
 def _kind(
     graph: FusedGraph, name: str, link: LinkCost, memory: float, tensors: Sequence[Tensor]
 ) -> Kind:
-    """The devices of a kind: what each tensor costs them. Nobody sends a model input."""
+    """A kind of device, with its costs of moving each tensor. No device sends a model input."""
     moves = Link(link.bandwidth, link.latency_ms)
     if not moves.cost(1):
         return Kind(name, memory=memory)
@@ -122,7 +121,7 @@ def _kind(
 def _times_with_outputs(
     graph: FusedGraph, op_ms: Sequence[float], link: LinkCost
 ) -> tuple[float, ...]:
-    """Op times with the sending of model outputs, which leave their stage in every deployment."""
+    """Op times that include sending model outputs, which leave their stage in every deployment."""
     times, moves = list(map(float, op_ms)), Link(link.bandwidth, link.latency_ms)
     for name in dict.fromkeys(graph.outputs) if moves.cost(1) else ():
         producer = graph.tensors[name].producer
@@ -137,11 +136,11 @@ def place_regions(
     region_devices: Mapping[str, str],
     devices: Sequence[str],
 ) -> list[Profile]:
-    """The profiles where the ops of some external backends run on one device only.
+    """Profiles in which the ops of external backends have infinite times except on their device.
 
     ``regions`` are the ops of each backend, ``region_devices`` the device of a backend in any
-    spelling, ``devices`` those along the pipeline. Raises ConfigError for a device that is none of
-    them.
+    spelling, ``devices`` those along the pipeline. Raises ConfigError for a device that is not
+    among them.
     """
     changed = list(profiles)
     for backend, spelling in region_devices.items():
@@ -160,10 +159,10 @@ def place_regions(
 
 
 def slowed(profiles: Sequence[Profile], devices: Sequence[str]) -> list[Profile]:
-    """The profiles where devices that share a core take as many times as long as there are.
+    """Profiles whose times are multiplied by the number of devices that share a device's cores.
 
-    While one of their stages uses the core, the others wait. Where their stages have equal loads, a
-    slowed load is the sum of the real ones.
+    While one stage uses the core, the others wait. Where their stages have equal loads, a slowed
+    load is the sum of the real ones.
     """
     resources = [set(resources_of(device)) for device in devices]
     users = [max(1, sum(bool(r & other) for other in resources)) for r in resources]
@@ -175,7 +174,7 @@ def slowed(profiles: Sequence[Profile], devices: Sequence[str]) -> list[Profile]
 
 
 def over_memory(costs: CostModel) -> str:
-    """That the unsplit model exceeds the memory of every device; empty where one holds it."""
+    """A message if the unsplit model exceeds the memory of every device, else empty."""
     limit = max(kind.memory for kind in costs.kinds)
     if limit == math.inf:
         return ""

@@ -30,7 +30,7 @@ _Whole = Annotated[int, Field(strict=True)]
 _Id = _Whole | Annotated[str, Field(strict=True)]
 _Number = Annotated[float, Field(strict=True, ge=0)]
 _Cost = Annotated[float, Field(strict=True, ge=0, le=_MOST)]
-# Null and infinity are devices that cannot run the node.
+# Null and infinity mean that a device cannot run the node.
 _Time = Annotated[_Cost | None, BeforeValidator(lambda time: None if time == math.inf else time)]
 
 
@@ -71,7 +71,7 @@ class _Graph(_Part):
 
 @dataclass
 class _Output:
-    """What the edges tell of one source: its cost, bytes and readers, in the order of the edges."""
+    """The output of one node, by its edges: cost, bytes and readers, in the order of the edges."""
 
     cost: float = 0.0
     bytes: float = 0.0
@@ -80,10 +80,10 @@ class _Output:
 
 @dataclass(frozen=True)
 class GraphFile:
-    """The cost table of a graph file, and its document for what else it says.
+    """The cost table of a graph file, and the file's whole ``document``.
 
-    ``devices``: the kind of each of its devices where they are unlike, else none; ``names``: how
-    the file calls them, which is where their order is free.
+    ``devices``: the kinds of its devices where these are unlike, else none. ``names``: those of the
+    file's ``devices``, whose order in the pipeline is free; none where it has no such list.
     """
 
     path: Path
@@ -110,7 +110,7 @@ class GraphFile:
         return self.limit
 
     def device_note(self, stages: int) -> str:
-        """What to say of more stages than the file has devices; empty for as many or fewer."""
+        """A note where there are more stages than the file has devices; else empty."""
         if self.limit is None or stages <= self.limit:
             return ""
         return f"{stages} stages are more than the {self.limit} devices of the file (maxFPGAs)"
@@ -209,7 +209,7 @@ def _problem(document: object, error: ValidationError) -> str:
 
 
 def _outputs(graph: _Graph, place: Mapping[str | int, int]) -> dict[int, _Output]:
-    """What the edges tell of each source, by the place of its node."""
+    """The output of each source by its edges; keys are the indices of nodes in the file."""
     outputs: dict[int, _Output] = {}
     for n, edge in enumerate(graph.edges):
         for key, end in (("sourceId", edge.source_id), ("destId", edge.dest_id)):
@@ -230,7 +230,7 @@ def _outputs(graph: _Graph, place: Mapping[str | int, int]) -> dict[int, _Output
 
 
 def _order(ids: Sequence[str | int], outputs: Mapping[int, _Output]) -> list[int]:
-    """A topological order of the nodes, in the file's order where that is free."""
+    """A topological order of the nodes, which keeps the file's order where possible."""
     predecessors = [0] * len(ids)
     for source, output in outputs.items():
         if source in output.readers:
@@ -276,7 +276,7 @@ def _colour_groups(nodes: Sequence[_Node]) -> tuple[int, ...]:
 
 
 def save_graph(path: Path, document: Mapping[str, Any]) -> None:
-    """Write what ``to_document`` makes. Raises ConfigError where it cannot."""
+    """Write a document of ``to_document``. Raises ConfigError where the file cannot be written."""
     text = json.dumps(document, indent=1, allow_nan=False)
     try:
         path.write_text(text, encoding="utf-8")
@@ -291,11 +291,11 @@ def to_document(
 ) -> dict[str, Any]:
     """A cost table as a graph file for up to ``stages`` stages.
 
-    ``devices``: those of a pipeline, each a kind of the costs; unlike ones are written, each with
-    its times, by ``names`` where they have others. The times are those of the fastest runtime with
-    one thread. The format has one transfer cost per source node: an op's tensors become one edge
-    cost, the sum of the larger of their send and receive costs on the first device. Model inputs
-    and the memory of activations have no place in it.
+    ``devices``: the devices of a pipeline, each by its kind in the costs. Unlike devices are
+    written with the times of each, called ``names`` if given. The times are those of the fastest
+    runtime with the fewest threads. The format has one transfer cost per source node: an op's
+    tensors become one edge cost, the sum of the larger of their send and receive costs on the first
+    device. The format lacks model inputs and the memory of activations.
     """
     chosen = list(devices) if len({costs.alike[d] for d in devices}) > 1 else [costs.kinds[0].name]
     rows = [_single_rows(costs, kind) for kind in chosen]

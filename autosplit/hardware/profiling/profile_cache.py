@@ -22,7 +22,7 @@ _is_patient = True  # until this process has waited in vain
 def cached(key: Sequence[str], measure: Callable[[], Profile], force: bool = False) -> Profile:
     """The profile of a key, from the cache or by ``measure()``; with ``force`` measured again.
 
-    A disturbed profile is measured again where the machine gets calm, now or for a later process.
+    A disturbed profile is measured again once the machine is calm, now or in a later process.
     """
     file = cache.folder() / "profiles" / f"{cache.digest(*key)}.json"
     is_settled = file in _settled and not force
@@ -39,7 +39,7 @@ def cached(key: Sequence[str], measure: Callable[[], Profile], force: bool = Fal
 
 
 def _is_calm_soon() -> bool:
-    """Whether the machine gets calm; a process has many profiles and waits in vain only once."""
+    """Whether the machine is calm soon; a process that has waited in vain does not wait again."""
     global _is_patient
     if _is_patient:
         _is_patient = disturbance.wait_until_calm(_WAIT_S) < _WAIT_S

@@ -1,4 +1,4 @@
-"""Calls that are repeated and timed, on the cores that they are timed for."""
+"""Repeating and timing of calls, and running them on given cores."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def repeated_ms(
 
 
 def on_cores(cores: Cores, work: Callable[[], T]) -> T:
-    """What ``work`` returns in a thread on ``cores``, whose kernel threads end with it."""
+    """Return the result of ``work`` in a new thread on ``cores``; kernel threads end with it."""
 
     def bound() -> T:
         cores.bind()

@@ -20,9 +20,9 @@ _SIZE_S = 0.3  # a slow link gets fewer repeats
 
 
 def link_cost(device: LocalDevice | Rpc) -> LinkCost:
-    """The costs of sending tensors to a device and of calling it.
+    """Measure the costs of sending tensors to a device and of calling it.
 
-    None on local cores, where stages share the memory.
+    They are zero on local cores, where stages share the memory.
     """
     if isinstance(device, Cores):
         return LinkCost(str(device))
@@ -35,7 +35,7 @@ def link_cost(device: LocalDevice | Rpc) -> LinkCost:
 
 
 def measure(device: str, tvm_device: Any, call: Callable[[], object]) -> LinkCost:
-    """The link to a TVM device, by round trips of arrays between its memory and this machine's.
+    """Measure the link to a TVM device by round trips of arrays between its memory and this one's.
 
     ``call`` is a call of the device that computes nothing; a stage makes some of them too.
     """
@@ -46,9 +46,9 @@ def measure(device: str, tvm_device: Any, call: Callable[[], object]) -> LinkCos
 
 
 def fit(samples: Sequence[tuple[int, float]]) -> tuple[float, float]:
-    """Bandwidth in bytes a ms and latency in ms of the line through points (bytes, ms).
+    """Fit a bandwidth in bytes a ms and a latency in ms to points (bytes, ms).
 
-    The line has the least squares of the relative errors. Noise makes neither of the two negative.
+    The fit minimises the squares of the relative errors. Noise makes neither result negative.
     """
     sizes, times = np.array(samples, dtype=np.float64).T
     # Dividing each equation by its time turns absolute errors into relative ones.

@@ -1,4 +1,4 @@
-"""What every runtime implements, and the values it is made from."""
+"""The interface that every runtime implements, and the model that a runtime is created for."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ Item = dict[str, np.ndarray[Any, Any]]
 
 @dataclass(frozen=True)
 class StageSource:
-    """A lowered model as a runtime sees it: what its stages are made from.
+    """A lowered model, from which a runtime creates stages.
 
-    ``kernels`` are for any device; the graph is the same for all. ``onnx_file`` is None where the
-    model was not read from ONNX; ``onnx_model`` is the ONNX model of such a one, where it has one.
-    ``shapes`` are those given for its dynamic inputs, for one of the ``batch`` items that are
-    computed at once. ``variants`` are the same model for items of other shapes.
+    ``kernels`` compiles for any device; the graph is the same for all. ``onnx_file`` is None where
+    the model was not read from an ONNX file; it may then have an exported ``onnx_model``.
+    ``shapes`` are the shapes given for dynamic inputs, of one of the ``batch`` items that are
+    computed at once. ``variants`` are the same model for items of other shapes, by name.
     """
 
     lowered: Lowered
@@ -64,7 +64,7 @@ class StageSource:
         return "|".join([text, *(source.input_shapes for source in self.variants.values())])
 
     def wiring(self, stages: Sequence[Sequence[int]], runtimes: Sequence[str] = ()) -> Wiring:
-        """The connections of a legal split, whose inputs have the range that ``runtimes`` take."""
+        """The wiring of a legal split; each input has the range of values that runtimes take."""
         lowered = self.lowered
         ranges = dict(lowered.index_ranges)
         for ops, runtime in zip(stages, runtimes, strict=False):
@@ -80,7 +80,7 @@ class StageSource:
         )
 
     def _variant(self, other: StageSource) -> Variant:
-        """The items of the same model at other shapes."""
+        """The input shapes of another variant, and how many items' room in the states it takes."""
         advance = math.ceil((other.lowered.advance or 1) / (self.lowered.advance or 1))
         whole = range(len(other.graph.ops))
         return Variant(other.wiring([whole]).inputs, advance)
@@ -94,10 +94,10 @@ class StageSource:
 class Stage(Protocol):
     """A stage, loaded on its device. A pipeline calls it from one thread at a time.
 
-    That is the stage's own, or where it is pinned to one core, that of another such stage.
+    This is the stage's own thread or, if it is pinned to one core, that of another such stage.
 
-    Values are opaque: a stage takes numpy arrays and what other stages returned, and its results
-    have a method ``numpy()`` or are arrays.
+    Values are opaque: inputs are numpy arrays or results of other stages; results are arrays or
+    objects with a method ``numpy()``.
     """
 
     def open(self) -> None:
@@ -115,21 +115,21 @@ class Stage(Protocol):
 
 @dataclass(frozen=True)
 class Runtime(ABC):
-    """Makes the stages of one model. The defaults suit one with kernels of its own."""
+    """Creates and profiles stages of a model. The defaults suit a runtime with its own kernels."""
 
     source: StageSource
     name: ClassVar[str]
     suffix: ClassVar[str]
     """The suffix of a stage file."""
     has_hint: ClassVar[bool] = False
-    """Whether ``whole`` can be asked for throughput."""
+    """Whether ``whole`` supports ``by_hint``, the runtime's own tuning for throughput."""
     rounds_to: ClassVar[str | None] = None
-    """The element type that it computes in where that is less precise than the model's."""
+    """The element type that the runtime computes in, if it is less precise than the model's."""
 
     @property
     @abstractmethod
     def versions(self) -> str:
-        """The versions that times and stage files depend on."""
+        """The versions of packages that op times and stage files depend on."""
 
     @property
     @abstractmethod
@@ -153,18 +153,18 @@ class Runtime(ABC):
 
     @abstractmethod
     def stages(self, spec: StageSpec, devices: Sequence[Device]) -> list[Stage]:
-        """The stage of some ops on each of some devices. Raises SplitError for an unsupported cut.
+        """Create a stage on each of ``devices``. Raises SplitError for an unsupported cut.
 
-        They run at the same time, and may share what is loaded.
+        These replicas run at the same time, and may share a loaded model.
         """
 
     def whole(
         self, spec: StageSpec, devices: Sequence[Device], by_hint: bool = False
     ) -> list[Stage]:
-        """The unsplit model on each of some devices, as fast as the runtime computes it there.
+        """Create the unsplit model on each of ``devices``, set up for the runtime's best speed.
 
-        With ``by_hint`` there is one device, and the runtime is asked for throughput: it says how
-        many stages there are.
+        With ``by_hint`` there is one device, and the runtime is asked for throughput: it chooses
+        how many replicas are returned.
         """
         return self.stages(spec, devices)
 
@@ -179,14 +179,14 @@ class Runtime(ABC):
     @classmethod
     @abstractmethod
     def load_stages(cls, file: Path, spec: StageSpec, devices: Sequence[Device]) -> list[Stage]:
-        """The stage of a file that ``write`` made, on each of some devices, as ``stages``.
+        """Load a file that ``write`` has written on each of ``devices``, as ``stages`` does.
 
         The ops of ``spec`` are not used.
         """
 
 
 def closed_on_error(stages: Iterable[Stage]) -> list[Stage]:
-    """Stages that are made one after the other; where one cannot be, those before it are closed."""
+    """Create stages one after the other; if creating one fails, close those before it."""
     with ExitStack() as opened:
         complete = [opened.enter_context(closing(stage)) for stage in stages]
         opened.pop_all()

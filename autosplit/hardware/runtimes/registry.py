@@ -12,17 +12,17 @@ import importlib.util
 TVM = "tvm"
 ONNXRUNTIME = "onnxruntime"
 OPENVINO = "openvino"
-OPENVINO_BFLOAT16 = "openvino-bfloat16"  # rounds to bfloat16, so only for those who ask for it
+OPENVINO_BFLOAT16 = "openvino-bfloat16"  # rounds to bfloat16, so it is used only if asked for
 RUNTIMES = (TVM, ONNXRUNTIME, OPENVINO, OPENVINO_BFLOAT16)
-# They compute in the precision of the model.
+# The runtimes that compute in the precision of the model.
 EXACT = (TVM, ONNXRUNTIME, OPENVINO)
 AUTO = "auto"  # each of EXACT that is installed and can compute the model competes for each stage
 DEFAULT = AUTO
-OF_24_BITS = (-(1 << 24), 1 << 24)  # float32 has all integers between these
+OF_24_BITS = (-(1 << 24), 1 << 24)  # float32 represents all integers in this range exactly
 
 
 def is_installed(name: str) -> bool:
-    """Whether the package of a runtime is there."""
+    """Whether the package of a runtime is installed."""
     return importlib.util.find_spec(package_of(name)) is not None
 
 
@@ -32,7 +32,7 @@ def package_of(name: str) -> str:
 
 
 def rounds(name: str, dtype: str) -> bool:
-    """Whether a runtime computes many an op of such integers in float32."""
+    """Whether a runtime computes many ops on integers of type ``dtype`` in float32."""
     is_wide = dtype in ("int32", "int64", "uint32", "uint64")
     return is_wide and name in (OPENVINO, OPENVINO_BFLOAT16)
 

@@ -1,4 +1,4 @@
-"""Stages in files: written for the replicas of a stage, and loaded again."""
+"""Writing and loading the files of a stage and its replicas."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from autosplit.hardware.runtimes.interface import Runtime, Stage
 from autosplit.hardware.runtimes.registry import ONNXRUNTIME, OPENVINO, OPENVINO_BFLOAT16, TVM
 from autosplit.versions import require_pair
 
-LOAD_S = 1800.0  # for the replicas of a stage; a large model takes minutes
+LOAD_S = 1800.0  # limit for loading the replicas of a stage; a large model takes minutes
 
 
 def runtime_class(name: str) -> type[Runtime]:
-    """The class of a runtime; it is called with a StageSource."""
+    """The class of a runtime, which is created from a StageSource."""
     if name == TVM:
         from autosplit.hardware.runtimes.tvm.runtime import TvmRuntime
 
@@ -54,7 +54,7 @@ def require_here(spec: StageSpec, environment: Mapping[str, str]) -> None:
     here = platform.machine()
     target = target_of(spec.replicas[0].target or environment.get("target"))
     host = target.host or target
-    # A target names the processor's architecture where it is not that of the exporter.
+    # A target names its architecture only where it differs from that of the exporting machine.
     made_for = environment.get("architecture", here)
     if host.attrs.get("mtriple"):
         made_for = architecture(host)
@@ -72,7 +72,7 @@ def require_here(spec: StageSpec, environment: Mapping[str, str]) -> None:
 
 
 def load_stage(spec: StageSpec, folder: Path, places: Sequence[Device]) -> list[Stage]:
-    """The stage on each of some devices, from the folder that its file lies in.
+    """Load a stage on each of the devices ``places``; its files are in ``folder``.
 
     Raises ConfigError or MachineError where it does not load.
     """
@@ -98,9 +98,9 @@ def write_stage(
     file: Path,
     usual: str | None = None,
 ) -> StageSpec:
-    """Write a planned stage for a replica on each of some places; returns it with its files.
+    """Write a planned stage for one replica on each of ``places``; returns it with its files.
 
-    Replicas that have one target share a file. A target is named unless it is the ``usual`` one.
+    Replicas with the same target share a file. A target is recorded unless it is ``usual``.
     """
     files: dict[str | None, Path] = {}
     replicas, weights = [], None

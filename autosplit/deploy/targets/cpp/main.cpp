@@ -1,8 +1,8 @@
 // Runs the items of .npy files through an export; USAGE has the arguments.
 //
-// Item i belongs to stream i mod N. All items run N times, and outputs are of the first time. With
-// --feed each item begins a stream of its own: in place of its inputs come the outputs of the time
-// before, N streams run at once, and outputs are of the last time.
+// With --streams N item i belongs to stream i mod N. With --repeat N all items run N times, and the
+// outputs of the first run are written. With --feed each item begins a stream of its own, of which
+// N run at once; each run takes outputs of the run before, and the last run's outputs are written.
 #include <charconv>
 #include <chrono>
 #include <cstring>
@@ -132,7 +132,7 @@ Arguments parse(const std::vector<std::string>& words) {
   return arguments;
 }
 
-// The place of a port among those of the model.
+// The position of a port among those of the model. Throws Error for an unknown name.
 std::size_t place(const std::string& name, const std::vector<Port>& ports, const char* kind) {
   std::string names;
   for (std::size_t i = 0; i < ports.size(); ++i) {
@@ -142,7 +142,7 @@ std::size_t place(const std::string& name, const std::vector<Port>& ports, const
   throw Error(BAD_INPUT, "unknown ", kind, " '", name, "'; the model's ", kind, "s are ", names);
 }
 
-// The places of the inputs that outputs are fed to, and those of these outputs.
+// Pairs of the position of an input and that of the output that is fed to it.
 std::vector<std::pair<std::size_t, std::size_t>> fed(const Pairs& feed) {
   std::vector<std::pair<std::size_t, std::size_t>> places;
   for (const auto& [input, output] : feed) {
@@ -177,7 +177,7 @@ std::vector<Tensors> read_items(const Arguments& arguments) {
   return items;
 }
 
-// Runs all items; returns their outputs, and notes when each of them was there.
+// Runs all items; returns their outputs, and adds to `ends` the time when each was complete.
 std::vector<Tensors> compute(Pipeline& pipeline, const std::vector<Tensors>& items,
                              const Arguments& arguments, std::vector<Clock::time_point>& ends) {
   std::vector<Tensors> results(items.size());
@@ -219,7 +219,7 @@ void run(const Arguments& arguments) {
   const std::vector<Tensors> results = compute(pipeline, items, arguments, ends);
   for (const auto& [name, file] : arguments.outputs)
     write_npy(file, place(name, description.outputs, "output"), results);
-  // The first items fill the pipeline.
+  // The first items, which fill the pipeline, are not timed.
   const std::size_t count = ends.size(), filled = std::min(pipeline.capacity(), count - 1);
   std::cout << count << " items";
   if (filled) {

@@ -29,7 +29,7 @@ Session new_session(const Replica& replica) {
   options.SetInterOpNumThreads(1);
   // A thread that waits must not take a core from another stage.
   options.AddConfigEntry("session.intra_op.allow_spinning", "0");
-  // Else sums of products of 8-bit numbers would saturate.
+  // Otherwise sums of products of 8-bit numbers would saturate.
   static const bool is_exact = has_vnni();
   if (!is_exact) options.AddConfigEntry("session.x64quantprecision", "1");
   // A new thread inherits the affinity of the one that starts it.
@@ -100,7 +100,7 @@ class SessionStage : public Stage {
 
 std::unique_ptr<Stage> load_onnxruntime(const StageSpec& spec, const Replica& replica) {
   const std::string version = OrtGetApiBase()->GetVersionString();
-  // The headers give no interface at all where the library is older than they are.
+  // GetApi returns null where the library is older than the headers.
   if (!OrtGetApiBase()->GetApi(ORT_API_VERSION))
     throw Error(BAD_MACHINE, "onnxruntime ", version, " is older than its headers; install the ",
                 "version that the program was built with");

@@ -1,6 +1,6 @@
 // Stages in OpenVINO. It takes a number of threads, not cores: a model with one thread runs in the
-// calling one; one with more also uses workers of a pool that all models of the process share. They
-// are pinned to the cores of the stages with several threads, which are the same for all of them.
+// calling thread; one with more also uses workers of a pool that all models of the process share.
+// Workers are pinned to the cores of the stages with several threads, the same for all of these.
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
@@ -18,7 +18,7 @@ namespace {
 const char* const THREADS = "/proc/self/task";
 const char* const NAME = "openvino";  // threads inherit the name of the one that starts them
 
-// A folder has a link from each of its subfolders, one a thread here.
+// The link count of this folder grows with its subfolders, of which each thread has one.
 nlink_t thread_count() {
   struct stat status {};
   stat(THREADS, &status);
@@ -38,8 +38,8 @@ class OpenvinoStage : public Stage {
   OpenvinoStage(const StageSpec& spec, const Replica& replica)
       : inputs_(spec.inputs), outputs_(spec.outputs), cores_(replica.cores) {
     require_version("OpenVINO", ov::get_openvino_version().buildNumber, spec.version);
-    // In every inference OpenVINO would bind the calling thread to all cores of the process. It
-    // does so by hwloc, which does not bind if it takes the topology for another machine's.
+    // By default every inference binds the calling thread to all cores of the process. OpenVINO
+    // uses hwloc for it, which binds nothing if told that the topology is another machine's.
     setenv("HWLOC_THISSYSTEM", "0", 0);
     const bool is_rounding = spec.runtime == "openvino-bfloat16";
     const auto compile = [&] {
@@ -47,7 +47,7 @@ class OpenvinoStage : public Stage {
       return ov::Core().compile_model(
           replica.file, "CPU", ov::num_streams(1),
           ov::inference_num_threads(static_cast<int>(cores_.size())),
-          // OpenVINO would choose the cores by itself, and bfloat16 where the processor has it.
+          // By default OpenVINO chooses the cores by itself, and bfloat16 if the processor has it.
           ov::hint::enable_cpu_pinning(false),
           ov::hint::inference_precision(is_rounding ? ov::element::bf16 : ov::element::f32));
     };

@@ -13,13 +13,13 @@ using Clock = std::chrono::steady_clock;
 
 struct Closed {};
 
-// An error in one line: its first one, or where a runtime lists what led to it, the last.
+// An error in one line: its first line, or the last one where the first ones only trace the error.
 std::string line_of(std::string text, bool last = false) {
   while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back()))) text.pop_back();
   return last ? text.substr(text.rfind('\n') + 1) : text.substr(0, text.find('\n'));
 }
 
-// Throws where a file of an export is missing, or is cut off: its library would end the program.
+// Throws where a file of an export is missing or truncated: loading it could crash the program.
 void require_whole(const std::filesystem::path& path, const File& file) {
   if (!is_file(path))
     throw Error(BAD_INPUT, "'", path.string(), "' is missing; export the split again");
@@ -29,8 +29,8 @@ void require_whole(const std::filesystem::path& path, const File& file) {
                 file.bytes, "; it was changed, export the split again");
 }
 
-// The stages with the paths of their files, on the cores they were exported for, or, where one of
-// those is not here, on the cores that there are in turn.
+// The stages with the paths of their files and their cores: those of the export or, where one of
+// these is not here, one of the available cores for each replica, in turn.
 std::vector<StageSpec> place(std::vector<StageSpec> stages, const std::filesystem::path& folder) {
   const std::vector<int> here = available_cores();
   bool are_all_here = true;
@@ -54,13 +54,13 @@ char* rows(const Tensor& whole, const Port& port, std::size_t number) {
   return static_cast<char*>(whole.get()) + number * port.bytes;
 }
 
-// Throws for an index out of its axis: some runtimes raise, others compute with any memory.
+// Throws for an index out of its axis: some runtimes raise an error, others read any memory.
 template <typename Integer>
 void require_range(const Port& port, const Tensor& tensor) {
   const auto* values = static_cast<const Integer*>(tensor.get());
   for (std::size_t n = 0; n < port.bytes / sizeof(Integer); ++n) {
     const std::int64_t value = values[n];
-    // One without a sign may need all 64 bits.
+    // An unsigned value may need all 64 bits.
     const bool fits = value >= 0 || values[n] < 1;
     if (fits && port.range[0] <= value && value <= port.range[1]) continue;
     throw Error(BAD_INPUT, "input '", port.name, "' holds ", +values[n], "; its values are ",
@@ -84,7 +84,7 @@ void require_legal(const Tensors& item, const std::vector<Port>& ports) {
 }  // namespace
 
 // What goes through the stages at once: an item, or a batch, which further items join while it is
-// open. With it its stream has had `step` items; `before` is the last one before it.
+// open. `step` counts the items of its stream, with this one; `before` is the previous item.
 struct Pipeline::Item {
   enum Phase { OPEN, COMPLETE, ENTERED };
   struct Place {
@@ -156,7 +156,7 @@ std::future<Tensors> Pipeline::submit(Tensors inputs, Stream stream) {
     return outputs;
   }
   if (item->places.size() == description_.batch) item->phase = Item::COMPLETE;
-  // Every idle replica looks at the time that is left.
+  // Every idle replica looks again how long the batch may wait.
   changed_[0].notify_all();
   return outputs;
 }
@@ -226,7 +226,7 @@ States Pipeline::state(Stream stream) {
   return values;
 }
 
-// A state of a stage as the item before left it; a stream begins at zero.
+// A state of a stage as the previous item left it; a stream begins at zero.
 Tensor Pipeline::state(std::size_t stage, std::size_t input, const Ticket& before) const {
   const StageSpec& described = stages_[stage];
   if (before) return before->values[stage + 1][described.sources[input].index];
@@ -276,7 +276,7 @@ std::string Pipeline::name(std::size_t stage, std::size_t replica) const {
   return "replica " + std::to_string(replica) + " of " + name;
 }
 
-// The oldest item that a stage can begin, with its inputs. The first stage lets batches enter.
+// Waits for the oldest item that a stage can begin. In the first stage it also lets batches enter.
 Pipeline::Ticket Pipeline::take(std::size_t stage, Tensors& inputs) {
   std::unique_lock<std::mutex> lock(lock_);
   while (!is_stopped_) {
@@ -319,7 +319,7 @@ bool Pipeline::is_ready(std::size_t stage, const Item& item) const {
          });
 }
 
-// The inputs of a batch; the last item fills it up.
+// The inputs of a batch, one after the other; copies of the last item fill it up.
 Tensors Pipeline::together(const Item& batch) const {
   Tensors whole;
   for (std::size_t i = 0; i < description_.inputs.size(); ++i) {
@@ -333,7 +333,7 @@ Tensors Pipeline::together(const Item& batch) const {
   return whole;
 }
 
-// Wakes the stages that can begin an item now that a producer has computed it.
+// Stores the outputs of a producer, and wakes the stages that can begin the item with them.
 void Pipeline::deliver(std::size_t producer, const Ticket& item, Tensors values) {
   item->values[producer] = std::move(values);
   for (std::size_t stage = 0; stage < stages_.size(); ++stage)
@@ -351,7 +351,7 @@ void Pipeline::finish(std::size_t stage, const Ticket& item, Tensors results) {
     if (--item->unfinished) return;
     for (const Source& source : description_.sources)
       outputs.push_back(item->values[source.producer][source.index]);
-    // What stays of the last item of a stream is what its stages with states returned.
+    // The last item of a stream only keeps the outputs of stages with states.
     item->before.reset();
     item->values[0].clear();
     for (std::size_t s = 0; s < stages_.size(); ++s)
@@ -366,8 +366,8 @@ void Pipeline::finish(std::size_t stage, const Ticket& item, Tensors results) {
   }
 }
 
-// Lets the items of a batch that failed run again, each alone. An item that was alone gets the
-// reason.
+// Lets the items of a batch that failed run again, each alone. An item that was alone fails with
+// the reason.
 void Pipeline::fail(const Ticket& batch, const std::string& reason) {
   const std::lock_guard<std::mutex> lock(lock_);
   if (is_stopped_ || batch->has_failed) return;

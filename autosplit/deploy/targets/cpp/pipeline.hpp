@@ -15,14 +15,14 @@
 
 namespace autosplit {
 
-// What an export says about itself; wiring.cpp, which autosplit writes from split.json, defines it.
+// The description of an export; wiring.cpp, which autosplit writes from split.json, defines it.
 struct Description {
   std::string name;
   std::vector<Port> inputs, outputs;
   std::vector<Source> sources;  // of the outputs
   std::vector<StageSpec> stages;
   std::size_t batch;  // items that stages take at once; `inputs` and `outputs` are those of one
-  double delay_ms;    // that a batch waits to be full
+  double delay_ms;    // how long a batch waits to be full
   std::size_t steps;  // items of a stream that its states have room for; 0: any number
 };
 
@@ -32,11 +32,11 @@ using Stream = std::int64_t;
 using States = std::map<std::string, Tensor>;
 
 // One thread for each replica of a stage. A free replica takes the oldest item that has all inputs
-// of its stage, states among them. Where a stage fails on an item, only that one throws; with
-// states the pipeline is closed.
-// Where stages take several items at once, these enter together: once they are complete, or once
-// the first has waited for the delay and a replica of the first stage is free; the last one then
-// fills them up. Where a stage fails on a batch, its items run again alone.
+// of its stage, states among them. Where a stage fails on an item, only that item's future throws;
+// with states the pipeline is closed.
+// Where stages take several items at once, the items of a batch enter together: once it is full, or
+// once the first has waited for the delay and a replica of the first stage is free; copies of the
+// last item then fill it up. Where a stage fails on a batch, each of its items runs again alone.
 // All functions may be called from any thread.
 class Pipeline {
  public:
@@ -49,25 +49,25 @@ class Pipeline {
   // How many items are inside at once.
   std::size_t capacity() const { return 2 * (threads_.size() + 1) * description_.batch; }
 
-  // Hands in an item, its tensors in the order of the model's inputs, and waits while as many items
-  // as the `capacity` are inside. The future has the outputs, or throws Error.
+  // Hands in an item, its tensors in the order of the model's inputs, and waits while `capacity`
+  // items are inside. The future has the outputs, or throws Error.
   // A stream begins with its first item, its states at zero, and is kept until it is reset.
   std::future<Tensors> submit(Tensors inputs, Stream stream = 0);
 
   // Makes the next item of a stream from the outputs of its last one, the number of the stream and
-  // that of the step, from 0. Nothing ends the stream.
+  // that of the step, from 0. Returning std::nullopt ends the stream.
   using Following = std::function<std::optional<Tensors>(const Tensors& outputs, Stream stream,
                                                          std::size_t step)>;
 
-  // Runs streams whose items follow from their outputs, so many at once; `first` has the first item
-  // of each, which are numbered from 0. The calling thread calls `following`. Throws what that and
-  // `submit` throw. In the end the streams are reset.
+  // Runs streams, `streams` of them at once, in which outputs make the next item. `first` has the
+  // first item of each stream; they are numbered from 0. The calling thread calls `following`.
+  // Throws what `following` and `submit` throw. In the end the streams are reset.
   void loop(const std::vector<Tensors>& first, const Following& following, std::size_t streams = 1);
 
   // The states of a stream by name, once no item of it is inside.
   States state(Stream stream);
 
-  // Lets the next item of a stream begin anew.
+  // Ends a stream: its next item begins with states at zero.
   void reset(Stream stream);
 
  private:

@@ -1,4 +1,4 @@
-// A stage as the pipeline sees it, what goes in and out of it, and the machine that it runs on.
+// The interface of a stage, its inputs and outputs, and functions for the machine it runs on.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ class Error : public std::runtime_error {
 constexpr int STAGE_FAILED = 1, BAD_INPUT = 2, BAD_MACHINE = 3;
 
 // A tensor at the border of a stage. `dtype` is numpy's name, `descr` its code in .npy files.
-// `range` is empty, or of integers of the caller the least and the largest legal one.
+// `range` is empty, or has the least and the largest legal value of an input of integers.
 struct Port {
   std::string name, dtype, descr;
   std::vector<std::int64_t> shape;
@@ -38,7 +38,7 @@ struct Port {
   std::vector<std::int64_t> range;
 };
 
-// The memory of a tensor, which nobody changes once it is sent. Its port knows the rest.
+// The memory of a tensor, which nobody changes once it is sent. Its port has the shape and type.
 using Tensor = std::shared_ptr<void>;
 using Tensors = std::vector<Tensor>;
 
@@ -54,8 +54,8 @@ class Stage {
   virtual Tensors run(const Tensors& inputs) = 0;
 };
 
-// Where a tensor comes from: from the caller (producer 0), or from stage `producer` - 1. One that a
-// stage takes from itself is a state, which the item before in the stream left.
+// Where a tensor comes from: the caller (producer 0), or stage `producer` - 1. A tensor that comes
+// from its own stage is a state, which the previous item of the stream left.
 struct Source {
   std::size_t producer, index;
 };
@@ -74,8 +74,8 @@ struct Replica {
   std::vector<std::string> features;
 };
 
-// A stage as split.json has it, and what loads a replica: a path, and the cores it is pinned to.
-// `version` is that of the runtime that it was exported with.
+// A stage as split.json has it, and the function that loads a replica of it. `version` is that of
+// the runtime that it was exported with.
 struct StageSpec {
   std::unique_ptr<Stage> (*load)(const StageSpec&, const Replica&);
   std::string runtime, version;
@@ -85,12 +85,12 @@ struct StageSpec {
   std::vector<File> files;  // of all replicas, and those that they read
 };
 
-// A program has those of the runtimes that its stages need.
+// A program contains only those of the runtimes that its stages need.
 std::unique_ptr<Stage> load_tvm(const StageSpec&, const Replica&);
 std::unique_ptr<Stage> load_openvino(const StageSpec&, const Replica&);
 std::unique_ptr<Stage> load_onnxruntime(const StageSpec&, const Replica&);
 
-// Whether a path is that of a regular file, which no pipe is.
+// Whether a path is that of a regular file, not of a pipe for example.
 bool is_file(const std::string& path);
 
 // The cores that this process may use.
@@ -99,7 +99,7 @@ std::vector<int> available_cores();
 // Lets a thread of this process (0: the calling one) run on some cores only.
 void pin(int thread, const std::vector<int>& cores);
 
-// These throw where the processor or a library is not what the export was made for.
+// These throw where the processor lacks a feature or a library is too old for the export.
 void require_features(const std::vector<std::string>& features);
 void require_version(const std::string& library, const std::string& present,
                      const std::string& required);

@@ -73,7 +73,7 @@ class TvmStage : public Stage {
   }
 
  private:
-  // Other runtimes may hand out memory that TVM's kernels cannot load vectors from.
+  // Memory of other runtimes may not be aligned for the vector loads of TVM's kernels.
   static Tensor aligned(const Tensor& tensor, std::size_t bytes) {
     if (reinterpret_cast<std::uintptr_t>(tensor.get()) % ALIGNMENT == 0) return tensor;
     Tensor copy = allocate(bytes);

@@ -1,6 +1,6 @@
 """Run the stages of this folder in onnxruntime: python run.py < ITEMS > OUTPUTS.
 
-Both are raw arrays: of each item its inputs, or outputs, in the order of pipeline.json.
+Both are raw arrays: for each item its inputs, or its outputs, in the order of pipeline.json.
 """
 
 import json
@@ -22,7 +22,7 @@ Items = queue.Queue[Any]
 
 
 def run_stage(stage: dict[str, Any], items: Items, results: Items) -> None:
-    """Compute the items of one queue for the next."""
+    """Take items from one queue, compute a stage and put the results into the next queue."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -43,7 +43,7 @@ def run_stage(stage: dict[str, Any], items: Items, results: Items) -> None:
 
 
 def require_in_range(values: Any, name: str, least: int, most: int) -> None:
-    """Raise ValueError for an index out of its axis."""
+    """Raise ValueError for a value out of range, such as an index beyond its axis."""
     for value in (values.min(), values.max()):
         if not least <= value <= most:
             raise ValueError(f"input '{name}' holds {value}; its values are {least} to {most}")

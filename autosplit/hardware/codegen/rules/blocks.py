@@ -1,4 +1,4 @@
-"""What the rules ask of a kernel's blocks and loops, and the steps they share."""
+"""Queries about a kernel's blocks and loops, and scheduling steps that the rules share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from autosplit.extras import s_tir
 _SPATIAL, _REDUCTION = 0, 2
 # Divides a loop into its full steps and a last partial one, each with code of its own.
 PARTITION = "pragma_loop_partition_hint"
-# Enough steps of a parallel loop that no thread waits long for the others at its end.
+# So many steps of a parallel loop are enough that no thread waits long for others at its end.
 _STEPS = 16
 
 
@@ -40,7 +40,7 @@ def loops_of(sch: Any, block: Any) -> tuple[list[Any], list[Any]]:
 
 
 def reduces_along_memory(sch: Any, block: Any) -> bool:
-    """Whether neighbours in memory are reduced to one number, in all that a block reads."""
+    """Whether a block reduces along the last axis, contiguous in memory, of all that it reads."""
     kinds = set()
     for region in sch.get(block).reads:
         axes = list(region.region)
@@ -51,9 +51,9 @@ def reduces_along_memory(sch: Any, block: Any) -> bool:
 
 
 def inline_all(sch: Any, blocks: list[Any]) -> None:
-    """Inline those blocks that one other block reads into it, the last first.
+    """Inline every block that exactly one other block reads, from the last to the first.
 
-    What several blocks read is computed once: it may be expensive, as the exponentials of softmax.
+    Results that several blocks read are computed once, as the expensive exponentials of softmax.
     """
     for block in reversed(blocks):
         kinds = {int(variable.iter_type) for variable in sch.get(block).iter_vars}
@@ -68,7 +68,7 @@ def vectorize_last(sch: Any, block: Any, lanes: int) -> None:
     """Vectorise the innermost loop of a block."""
     loop = sch.get_loops(block)[-1]
     length = extent(sch, loop)
-    # All lanes where little is left over: the rest of the last vector is computed number by number.
+    # All lanes only in a long loop: what is left at its end is computed number by number.
     dividing = dividing_lanes(length, lanes)
     if dividing >= lanes // 2 or length < 4 * lanes:
         lanes = dividing
@@ -89,8 +89,8 @@ def dividing_lanes(size: int, lanes: int) -> int:
 def parallelize(sch: Any, loops: list[Any]) -> None:
     """Divide the outermost loops of a kernel among the threads of its stage.
 
-    As few are fused as give every thread several steps. A stage with one thread calls the body of
-    the loop directly.
+    It fuses as few loops as give every thread several steps. A stage with one thread calls the body
+    of the loop directly.
     """
     fused = loops[:1]
     steps = extent(sch, loops[0]) if loops else 0

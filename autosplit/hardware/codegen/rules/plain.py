@@ -1,4 +1,4 @@
-"""Kernels that are no matrix products: elementwise, pools, reductions, copies."""
+"""Rules for kernels that are not matrix products: elementwise, pools, reductions, copies."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from autosplit.hardware.codegen.rules.blocks import (
 )
 from autosplit.lowering.layout.tiles import Registers
 
-# A matrix by one row reads each weight once: long stretches of a row keep the prefetcher going.
+# Vectors at once in a product with one row: long contiguous reads of weights suit the prefetcher.
 _STRETCH = 64
-# Partial sums of a row at once, because an addition waits for the one before it.
+# Independent partial sums of a row, because an addition waits for the one before it.
 _ACCUMULATORS = 4
 # A vector of fewer numbers gains nothing.
 _FEWEST_LANES = 4
@@ -50,12 +50,12 @@ def schedule_swap(sch: Any, block: Any) -> None:
 
 
 def _reduce_rows(sch: Any, block: Any, rank: int, reduction: list[Any], lanes: int) -> None:
-    """Reduce what lies in a row to a few vectors first, and these to a number."""
+    """Reduce each row, contiguous in memory, to a few vectors first, then these to one number."""
     length = extent(sch, reduction[-1])
     lanes = dividing_lanes(length, lanes)
     if lanes < _FEWEST_LANES:
         return
-    # In the end they are added number by number, so in a short row more vectors cost time.
+    # The vectors' numbers are added one by one in the end, so more vectors slow down a short row.
     vectors = 1
     while vectors < _ACCUMULATORS and length >= (2 * vectors * lanes) ** 2:
         vectors *= 2
@@ -73,7 +73,7 @@ def _reduce_rows(sch: Any, block: Any, rank: int, reduction: list[Any], lanes: i
 def _reduce_columns(
     sch: Any, block: Any, spatial: list[Any], reduction: list[Any], lanes: int
 ) -> None:
-    """Reduce a vector of neighbours at once."""
+    """Reduce across rows: a vector of neighbouring results is computed at once."""
     lanes = dividing_lanes(extent(sch, spatial[-1]), lanes)
     if lanes < _FEWEST_LANES:
         return

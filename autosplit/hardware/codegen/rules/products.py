@@ -1,6 +1,6 @@
-"""Packed convolutions and matrix products: a tile of the output stays in registers.
+"""Rule for packed convolutions and matrix products: a tile of the output stays in registers.
 
-It stays there over the whole reduction and is written once, together with what is fused behind.
+It stays there for the whole reduction and is written once, after the ops that are fused behind.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from autosplit.hardware.codegen.rules.blocks import (
 )
 from autosplit.lowering.layout.tiles import Registers, tile_of
 
-# So many input channels at once: the loads of one are hidden behind the arithmetic of the others.
+# Input channels in one unrolled step: the loads of one overlap with the arithmetic of the others.
 _UNROLLED_CHANNELS = 4
 
 
 def schedule_product(sch: Any, name: str, registers: Registers) -> None:
-    """Schedule a kernel with a packed convolution or matrix product of that name."""
+    """Schedule a kernel whose block ``name`` is a packed convolution or matrix product."""
     blocks = named_blocks(sch)
     names = list(blocks)
     product = blocks[name]
@@ -49,8 +49,8 @@ def schedule_product(sch: Any, name: str, registers: Registers) -> None:
     if is_image:
         h_tile, h_inner = sch.split(outer.pop(), [None, tile.height])
         image, inner = [h_tile], [h_inner, *inner]
-    # One block of weights goes over the whole image before the next, so it is read from memory
-    # once and from the cache for every further tile.
+    # One block of weights is used for the whole image before the next one, so it is read from
+    # memory once, and from the cache for every further tile.
     around = [o_block, *outer] if "shared_weights" in annotations else [*outer, o_block]
     sch.reorder(*around, *image, w_tile, *inner, o_lane)
     for loop, is_uneven in zip((o_block, w_tile), has_rest, strict=True):
@@ -72,7 +72,7 @@ def schedule_product(sch: Any, name: str, registers: Registers) -> None:
 
 
 def _result_of(sch: Any, product: Any, last: Any, rank: int, lanes: int) -> Any:
-    """The block that writes the result: what is fused behind the product, or a copy."""
+    """The block that writes the result: the last one fused behind the product, or a copy."""
     if last is not None and _is_tileable(sch, product, last, rank, lanes):
         sch.set_scope(product, 0, "local")
         return last
@@ -90,13 +90,13 @@ def _is_tileable(sch: Any, product: Any, last: Any, rank: int, lanes: int) -> bo
     annotations = sch.get(product).annotations
     width, channels = int(annotations["row_width"]), int(annotations["group_channels"])
     groups = product_sizes[-1] // int(annotations["padded_channels"])
-    # A vector that is cut would be written number by number, by very much code.
+    # A partial vector would be written number by number, which takes very much code.
     is_cut = groups > 1 or channels % lanes > 0
     return sizes[-2:] == [width, product_sizes[-1] if is_cut else channels]
 
 
 def schedule_tile(sch: Any, product: Any, rank: int, lanes: int) -> None:
-    """The loops of one tile: the reduction outside, the tile unrolled inside."""
+    """Schedule the loops of one tile: the reduction outside, the tile unrolled inside."""
     around = len(sch.get_loops(product)) - len(sch.get(product).iter_vars)
     loops = sch.get_loops(product)[around:]
     *spatial, o = loops[:rank]

@@ -1,8 +1,8 @@
-"""Rows that a step writes into a state, written without moving the state.
+"""Direct writes of rows into a state, such as a key-value cache, so that it is not copied.
 
 PyTorch exports a write along an axis as a transposition that brings the axis to the front,
-ScatterND, and the transposition back: three copies of the whole state. ScatterElements writes along
-any axis. A runtime may let its result have the memory of the state, which then is not copied.
+ScatterND, and the inverse transposition: three copies of the whole state. ScatterElements writes
+along any axis, and a runtime may give its result the memory of the state: then nothing is copied.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from autosplit.frontend.onnx.nodes import tensors_read
 from autosplit.frontend.onnx.static_shapes import Shape
 
 IN_PLACE = "autosplit.in_place"
-"""The metadata of a model that names pairs INPUT=OUTPUT which may share memory, one a line."""
-_LARGE = 1 << 16  # numbers; copying fewer takes less time than to say where they lie
+"""The key of model metadata that lists pairs INPUT=OUTPUT which may share memory, one a line."""
+_LARGE = 1 << 16  # elements; copying fewer takes less time than binding their memory
 
 
 def with_direct_writes(model: Any, shapes_of: Callable[[str], Sequence[Shape]]) -> Any:
-    """The model with such writes by ScatterElements, and the names of those in place.
+    """Replace such writes in ``model`` by ScatterElements, and list those in place as metadata.
 
-    ``shapes_of`` has the shapes of a tensor for items of each variant; none where unknown.
+    ``shapes_of`` gives the shape of a tensor for items of each variant; empty where unknown.
     """
     producers = {output: node for node in model.graph.node for output in node.output}
     readers = Counter(tensor for node in model.graph.node for tensor in tensors_read(node))
@@ -35,14 +35,14 @@ def with_direct_writes(model: Any, shapes_of: Callable[[str], Sequence[Shape]]) 
         tensor.name: math.prod(d.dim_value for d in tensor.type.tensor_type.shape.dim)
         for tensor in model.graph.input
     }
-    direct: dict[str, list[Any]] = {}  # what takes the place of a node, by the node's output
+    direct: dict[str, list[Any]] = {}  # the nodes that replace a node, by the node's output
     pairs: list[str] = []
     for node in model.graph.node:
         scatter, before = _written(node, producers)
         if scatter is None:
             continue
         if {shape[1:] for shape in shapes_of(scatter.input[1])} != {(1,)}:
-            continue  # it writes other parts than rows, or many lists of them
+            continue  # its indices are not a single list of row numbers
         between = (before.output[0], scatter.output[0])
         if not outputs.isdisjoint(between) or any(readers[tensor] > 1 for tensor in between):
             continue
@@ -60,12 +60,12 @@ def with_direct_writes(model: Any, shapes_of: Callable[[str], Sequence[Shape]]) 
 
 
 def in_place(metadata: Mapping[str, str]) -> dict[str, str]:
-    """The outputs, by input, that may have its memory, by the metadata of a model."""
+    """Read ``IN_PLACE`` of a model's metadata: by input, the output that may use its memory."""
     return dict(line.split("=", 1) for line in metadata.get(IN_PLACE, "").splitlines())
 
 
 def _written(node: Any, producers: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The ScatterND before ``node`` and the transposition before that; None for no write."""
+    """The ScatterND before the Transpose ``node``, and the Transpose before it; or None, None."""
     scatter = producers.get(node.input[0]) if node.op_type == "Transpose" else None
     if scatter is None or scatter.op_type != "ScatterND" or scatter.attribute:
         return None, None
@@ -85,7 +85,7 @@ def _permutation(transpose: Any) -> list[int]:
 
 
 def _direct(state: str, scatter: Any, after: Any) -> list[Any]:
-    """The nodes that write the updates of ``scatter`` into ``state`` as ``after`` returns it."""
+    """The nodes that write the updates of ``scatter`` directly into ``state``, for ``after``."""
     result, back = after.output[0], _permutation(after)
     axis = back.index(0)
     shape = np.array([-1 if a == axis else 1 for a in range(len(back))])

@@ -39,7 +39,7 @@ def write(model: Any, file: Path) -> Path | None:
 
 @contextlib.contextmanager
 def temporary(model: Any) -> Iterator[Path]:
-    """An ONNX model in a file to be loaded."""
+    """Write an ONNX model to a temporary file, which exists within the block."""
     with tempfile.TemporaryDirectory(prefix="autosplit-stage-") as folder:
         file = Path(folder) / "stage.onnx"
         write(model, file)

@@ -1,8 +1,8 @@
-"""Fused ops, the ONNX nodes that compute them, and op times from those of executed nodes.
+"""The ONNX nodes that compute each fused op, and op times from the times of executed nodes.
 
-A runtime fuses, renames and adds nodes, but tells which tensors of the original each of them makes.
-The original nodes between those and the tensors of other nodes are what it computes, and its time
-goes to the ops that they belong to.
+A runtime fuses, renames and adds nodes, but reports which tensors of the original model each of its
+nodes makes. So a node computes the original nodes between the tensors that other nodes make and its
+own ones, and its time goes to the ops of these original nodes.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from autosplit.hardware.execution.wiring import part
 from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.runtimes.onnx.submodels import OnnxModel
 
-# The clock runs on while another process has the core, which affects long ops most.
+# Low quantile of samples: clocks run on while another process has the core, mostly in long ops.
 LEAST_DISTURBED = 0.1
 
 # Groups of ops in a topological order, each with the ONNX nodes, by index, that compute it. Any
 # union of groups has an ONNX submodel.
 NodeGroups = Mapping[tuple[int, ...], frozenset[int]]
 Samples = Mapping[str, Sequence[float]]  # the milliseconds of each node, by round
-# By the name of each executed node, in order: the tensors of the original that it makes.
+# The tensors of the original model that each executed node makes, by the node's name, in order.
 ExecutedNodes = Mapping[str, Sequence[str]]
 
 
@@ -38,15 +38,15 @@ def group_ops(
     runtime: str,
     further_groups: Iterable[Sequence[int]] = (),
 ) -> NodeGroups:
-    """The smallest groups; ``outputs`` pairs each model output with the tensor that holds it.
+    """Divide the ops into the smallest groups that have ONNX submodels.
 
-    The ops of each of ``further_groups`` stay together too.
-
-    Raises ConfigError, naming ``runtime``, where even the whole model is no group.
+    ``outputs`` pairs each model output with the tensor that holds it. The ops of each of
+    ``further_groups`` stay together too. Raises ConfigError, naming ``runtime``, where not even
+    the whole model has a submodel.
     """
     outputs = tuple(outputs)
-    # A tensor that ONNX does not have (between two kernels of one node) joins its op with all
-    # that read it.
+    # A tensor that the ONNX graph lacks (between two kernels of one node) joins the op that makes
+    # it and all ops that read it.
     keep_together = [
         bitset([tensor.producer, *tensor.consumers])
         for tensor in graph.tensors.values()
@@ -59,7 +59,7 @@ def group_ops(
         for group in contract(graph.predecessors, keep_together).groups:
             ops = tuple(members(group))
             groups[ops], further_ops = _nodes(original, graph, ops, outputs, runtime)
-            # An op whose nodes read what the op does not is joined with the op that makes it.
+            # If the nodes read a tensor that the ops do not read, the op that makes it is joined.
             if further_ops:
                 keep_together.append(bitset([*ops, *further_ops]))
         if len(keep_together) == count:
@@ -73,7 +73,7 @@ def _nodes(
     outputs: tuple[tuple[str, str], ...],
     runtime: str,
 ) -> tuple[frozenset[int], list[int]]:
-    """The ONNX nodes of some ops, and the ops outside that make what only those nodes read."""
+    """The ONNX nodes that compute ``ops``, and other ops that make further inputs of the nodes."""
     ports = part(graph, ops, outputs).stages[0]
     made_inside = {tensor for i in ops for tensor in graph.ops[i].outputs}
     subgraph = original.subgraph(
@@ -118,14 +118,14 @@ class TimeShares:
             makers = {original.producers[tensor] for tensor in tensors}
             computed = original.subgraph(tensors, between.difference(tensors)).nodes
             computed_ops = {op for node in makers for op in ops_of.get(node, ())}
-            # What another node makes is not computed here again.
+            # Ops whose results other executed nodes make are not computed here again.
             computed_ops |= {op for node in computed for op in ops_of.get(node, ())} - sure
-            # One that computes none, such as one that changes a layout, counts to the next.
+            # The time of a node that computes no op, such as a layout change, goes to the next.
             ops = sorted(computed_ops) or ops
             self._ops[name] = ops
 
     def profile(self, cores: Cores, samples_ms: Samples) -> Profile:
-        """Op times from samples of each node: of the least disturbed, and the spread of all."""
+        """Op times from samples of each node: a low quantile, and the spread of all samples."""
         count = min(map(len, samples_ms.values()), default=1)
         times = np.zeros((count, len(self._work)))
         for name, samples in samples_ms.items():
@@ -135,10 +135,10 @@ class TimeShares:
         return replace(Profile.of_samples(str(cores), times.T.tolist()), op_ms=tuple(op_ms))
 
     def of(self, name: str) -> dict[int, float]:
-        """The share of each op in the time of the node ``name``; they add up to 1.
+        """The share of each op in the time of the node ``name``; the shares add up to 1.
 
-        The time of several ops is shared by their arithmetic; that of a node of unknown ops among
-        all ops.
+        Several ops share the time in proportion to their arithmetic. The time of a node whose ops
+        are unknown is shared by all ops.
         """
         ops = self._ops.get(name) or range(len(self._work))
         total = sum(self._work[op] for op in ops)

@@ -1,4 +1,4 @@
-"""What runtimes have in common whose stages are submodels of an ONNX file."""
+"""Base classes of the runtimes whose stages are submodels of an ONNX model."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from autosplit.versions import machine
 # A model of one node on one number, and its ports.
 _SMALLEST = '<ir_version: 8, opset_import: ["": 17]> g (float[1] x) => (float[1] y) {y = Relu(x)}'
 _ITS_PORTS = StageSpec.planned((), [Port("x", (1,), "float32")], [Port("y", (1,), "float32")])
-_LEAST_OPS = 0.1  # share of a run that is left to the ops at least
+_LEAST_OPS = 0.1  # the least share of a run that is attributed to the ops
 
 
 class SubmodelStage(Stage):
-    """Implements Stage beside ``run``; the model has inputs and outputs by the ports' names."""
+    """Implements Stage except ``run``; the model's inputs and outputs have the ports' names."""
 
     def __init__(self, spec: StageSpec, cores: Cores) -> None:
         self._cores = cores
@@ -55,14 +55,14 @@ class SubmodelStage(Stage):
         self._cores.bind()
 
     def _feed(self, values: Sequence[Any]) -> dict[str, Any]:
-        """The array of each input."""
+        """The array of each input by name."""
         return dict(zip(self._inputs, map(array_of, values), strict=True))
 
 
 class SubmodelRuntime(Runtime):
-    """Implements what Runtime asks for beside stages and profiles, on local cores.
+    """Implements Runtime on local cores, with ONNX submodels as stages.
 
-    A subclass gives its ``name``, ``extra``, ``whole``, ``time_nodes`` and ``load_stages``.
+    A subclass defines ``name``, ``extra``, ``whole``, ``time_nodes`` and ``load_stages``.
     """
 
     suffix = ".onnx"
@@ -71,7 +71,7 @@ class SubmodelRuntime(Runtime):
 
     @property
     def keep_together(self) -> tuple[tuple[int, ...], ...]:
-        """Ops between which the ONNX graph has no tensor, mostly the kernels of one node."""
+        """Groups of ops that have a submodel only together, mostly the kernels of one ONNX node."""
         return tuple(ops for ops in self.groups if len(ops) > 1)
 
     def check(self, devices: Sequence[Device]) -> None:
@@ -89,7 +89,7 @@ class SubmodelRuntime(Runtime):
 
     @property
     def versions(self) -> str:
-        """See Runtime; the graph that is split was fused by TVM. Raises MachineError without it."""
+        """See Runtime; with TVM's, as TVM fused the graph. Raises MachineError if not installed."""
         package = require(package_of(self.name), self.extra)
         return f"{toolchain()},{self.name} {package.__version__}"
 
@@ -104,7 +104,7 @@ class SubmodelRuntime(Runtime):
 
         def measure() -> Profile:
             submodel = self.submodel(source.whole_stage)
-            # Runtimes report nodes by their names; that of a tensor is unique.
+            # Runtimes report nodes by name, so each is named after a tensor, whose name is unique.
             for node in submodel.graph.node:
                 node.name = next(o for o in node.output if o)
             item = source.items(1)[0]
@@ -117,9 +117,9 @@ class SubmodelRuntime(Runtime):
         return profile_cache.cached(("calibrated", *model, str(device), machine()), measure, force)
 
     def _calibrated(self, profile: Profile, item: Item, cores: Cores, seconds: float) -> Profile:
-        """The profile with the time that a profiler hides or adds at each node.
+        """Correct a profile for the time that the profiler hides or adds at each node.
 
-        The share that is hidden differs between runtimes, which compete.
+        The error differs between runtimes, whose profiles are compared with each other.
         """
         (whole,) = self.stages(self.source.whole_stage, [cores])
         values = [item[port.name] for port in self.source.whole_stage.inputs]
@@ -179,7 +179,7 @@ class SubmodelRuntime(Runtime):
 
 
 def _run_ms(stage: Stage, values: Sequence[Any], cores: Cores, seconds: float) -> float:
-    """The time of a run that other processes disturb little; the stage is closed."""
+    """The time of one run in ms, as a low quantile that excludes disturbances; closes the stage."""
 
     def measure() -> list[float]:
         stage.open()
@@ -191,7 +191,7 @@ def _run_ms(stage: Stage, values: Sequence[Any], cores: Cores, seconds: float) -
 
 
 def calibrated(profile: Profile, whole_ms: float, call_ms: float) -> Profile:
-    """The profile whose ops and one call add up to what the whole model takes."""
+    """Scale a profile so that its ops and one call add up to the time of the whole model."""
     total = math.fsum(profile.op_ms)
     ops_ms = max(whole_ms - call_ms, _LEAST_OPS * whole_ms)
     factor = ops_ms / total if total else 1.0

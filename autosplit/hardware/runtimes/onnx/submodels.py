@@ -1,11 +1,11 @@
 """Submodels of an ONNX model: the nodes between the tensors that a stage reads and makes.
 
-A stage is described by tensors of the fused graph. Where the ONNX graph has them too, the search
-from the stage's outputs back to its inputs gives its nodes.
+A stage is described by tensors of the fused graph. Where the ONNX graph has them too, a search from
+the stage's outputs back to its inputs finds its nodes.
 
-A stage may compute items of several shapes, by one ONNX model, whose weights are there once. Where
-nodes ask for the shape of a tensor, which may lie in another stage, the answer is looked up in a
-table by the number of the variant, and that number follows from the shape of one input.
+One ONNX model may compute items of several shapes (variants), so that weights are loaded once. A
+node that asks for the shape of a tensor, which may be in another stage, is replaced by a lookup in
+a table by the number of the variant, which is found by the shape of one input.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class NoSubmodel(Exception):
 class Subgraph:
     """The nodes between some tensors, by index, and the weights and inputs that they read.
 
-    ``undefined`` are tensors that they read and nothing makes.
+    ``undefined`` are tensors that they read but no node makes.
     """
 
     nodes: frozenset[int]
@@ -54,8 +54,8 @@ class Subgraph:
 class OnnxModel:
     """An ONNX model with static input shapes, looked up by the names of tensors.
 
-    ``shapes`` are those of the tensors of the fused graph, ``other_shapes`` those of tensors for
-    items of each other variant, which the same nodes compute.
+    ``shapes`` has the shapes of the fused graph's tensors, ``other_shapes`` the tensor shapes of
+    each other variant, whose items the same nodes compute.
     """
 
     proto: Any
@@ -147,7 +147,7 @@ class OnnxModel:
         return self.shapes_of(proto.input[0]) if asks_for_shape(proto) else ()
 
     def _variant_number(self, spec: StageSpec) -> list[Any]:
-        """The nodes that tell by an input of a stage which variant an item is of."""
+        """The nodes that compute the number of an item's variant from the shape of an input."""
         for port in spec.inputs:
             for axis, sizes in enumerate(zip(*self.shapes_of(port.name), strict=True)):
                 if len(set(sizes)) == len(sizes):
@@ -155,7 +155,7 @@ class OnnxModel:
         raise NoSubmodel("its inputs have the same shapes in several variants")
 
     def _value_info(self, port: Port) -> Any:
-        """A port, with a symbol for a size that differs between variants."""
+        """The ONNX description of a port, with a symbol for a size that differs by variant."""
         try:
             element_type = helper.np_dtype_to_tensor_dtype(np.dtype(port.dtype))
         except TypeError:  # numpy has no bfloat16 and no float8
@@ -212,7 +212,7 @@ def read_original(source: StageSource) -> OnnxModel | None:
 
 
 def _variant_nodes(name: str, axis: int, sizes: Sequence[int]) -> list[Any]:
-    """The nodes that find the number of the variant by an input's size of ``axis`` in each."""
+    """The nodes that compute the variant's number from the size of ``axis``, one of ``sizes``."""
     shape, size, equal, flags = (
         f"{_VARIANT}/{part}" for part in ("shape", "size", "equal", "flags")
     )
@@ -228,7 +228,7 @@ def _variant_nodes(name: str, axis: int, sizes: Sequence[int]) -> list[Any]:
 
 
 def _answer_nodes(node: Any, shapes: Sequence[Shape]) -> list[Any]:
-    """What a Shape or Size node comes to, given the shape of its input in each variant."""
+    """The nodes that replace a Shape or Size node, given its input's shape in each variant."""
     if len(set(shapes)) == 1:
         return [shape_constant(node, shapes[0])]
     (output,) = node.output

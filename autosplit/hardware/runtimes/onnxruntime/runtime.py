@@ -25,21 +25,21 @@ from autosplit.hardware.runtimes.onnx.submodels import OnnxModel
 from autosplit.hardware.runtimes.onnxruntime.session import session_on
 
 _US_PER_MS = 1e3
-_MAX_EVENTS = 100_000  # parsing more takes longer than the rounds; onnxruntime stores a million
+_MAX_EVENTS = 100_000  # parsing more takes longer than the runs; onnxruntime stores a million
 _KERNEL = "_kernel_time"
-_BLOCKED = "_nchwc"  # a node that makes tensor x in blocks of channels is called x_nchwc
+_BLOCKED = "_nchwc"  # the node that computes tensor x in the blocked layout is called x_nchwc
 
 
 class SessionStage(SubmodelStage):
     """Implements Stage with one thread a core; on a single core that is the calling thread.
 
-    A state that the model writes rows into is overwritten.
+    A state that the model updates by writing rows is overwritten in place.
     """
 
     def __init__(self, session: Any, spec: StageSpec, cores: Cores) -> None:
         super().__init__(spec, cores)
         self._session = session
-        # Inputs that are no states belong to the caller.
+        # Only states may be overwritten; all other inputs belong to the caller.
         states = {state.input: state.output for state in spec.states}
         pairs = in_place(session.get_modelmeta().custom_metadata_map) if states else {}
         self._in_place = dict(pairs.items() & states.items())
@@ -47,7 +47,7 @@ class SessionStage(SubmodelStage):
         _require_names("outputs", self._outputs, self._session.get_outputs())
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
-        """See Stage. Plain arrays were measured: OrtValues and IO bindings are no faster."""
+        """See Stage. OrtValues and IO bindings were measured to be no faster than plain arrays."""
         feed = self._feed(values)
         if self._in_place:
             return self._run_bound(feed)
@@ -55,7 +55,7 @@ class SessionStage(SubmodelStage):
         return results
 
     def _run_bound(self, feed: Mapping[str, np.ndarray[Any, Any]]) -> Sequence[Any]:
-        """As ``run``, where the successor of a state gets the memory of the state."""
+        """As ``run``, but the new value of a state is written into the memory of the old one."""
         binding = self._session.io_binding()
         results: dict[str, Any] = {}
         for name, array in feed.items():
@@ -95,7 +95,7 @@ class OnnxruntimeRuntime(SubmodelRuntime):
     def time_nodes(
         self, submodel: Any, item: Item, cores: Cores, seconds: float
     ) -> tuple[Samples, ExecutedNodes]:
-        """See SubmodelRuntime; by onnxruntime's profiler."""
+        """See SubmodelRuntime; uses onnxruntime's profiler."""
         with tempfile.TemporaryDirectory(prefix="autosplit-profile-") as folder:
             samples = _run_rounds(submodel, item, cores, Path(folder), seconds)
             optimised = onnx.load(str(Path(folder, "optimised.onnx")), load_external_data=False)
@@ -110,12 +110,12 @@ class OnnxruntimeRuntime(SubmodelRuntime):
 def session_stages(
     file: Path, spec: StageSpec, places: Iterable[Cores], spinning: bool = False
 ) -> list[Stage]:
-    """A stage on each of ``places``.
+    """Create a stage on each of ``places``.
 
-    Those with one thread share a session where their cores share memory: then its weights are in
-    the caches once, which was up to 4 % faster. A session's own threads compute an item at a time.
-    With ``spinning`` a thread that waits for work keeps its core busy: fastest where nothing else
-    needs the core.
+    Stages with one thread share a session where their cores share memory: its weights are then in
+    the caches once, which was up to 4 % faster. Stages with several threads do not, since a
+    session's threads compute one item at a time. With ``spinning`` a thread that waits for work
+    keeps its core busy, which is fastest where nothing else needs the core.
     """
     options = {"session.intra_op.allow_spinning": str(int(spinning))}
     shared: dict[object, Any] = {}  # sessions by the memory of their cores
@@ -139,14 +139,14 @@ def _require_names(kind: str, ports: Sequence[str], tensors: Sequence[Any]) -> N
 
 
 def executed_nodes(original: OnnxModel, optimised: Any) -> ExecutedNodes:
-    """The nodes of the ONNX graph that onnxruntime saves, which is the one that it runs."""
+    """The nodes of the optimised ONNX graph, which onnxruntime saves and runs."""
     nodes = {}
     for node in optimised.graph.node:
         names = [tensor for tensor in node.output if tensor]
         if len(names) == 1 and names[0] not in original.producers:
-            # The tensor of the original, in another layout.
+            # The node computes a tensor of the original in another layout.
             names = [str(node.name).removesuffix(_BLOCKED)]
-        # A node with an output of its own making is no part of the original.
+        # A node with an output that the original lacks was added by onnxruntime.
         nodes[node.name] = names if all(name in original.producers for name in names) else []
     return nodes
 
@@ -154,7 +154,7 @@ def executed_nodes(original: OnnxModel, optimised: Any) -> ExecutedNodes:
 def _run_rounds(
     submodel: Any, item: Item, cores: Cores, folder: Path, seconds: float
 ) -> dict[str, list[float]]:
-    """The milliseconds of each node by round, without the first round, which is a warm-up."""
+    """The time of each node in ms in every run, except the first run, which is a warm-up."""
     model = folder / "model.onnx"
     model_file.write(submodel, model)
     entries = {

@@ -22,7 +22,7 @@ _OPTIONS = {"inter_op_num_threads": 1, "log_severity_level": 4}
 def onnxruntime_session(
     model: Path | bytes, threads: int = 1, entries: Mapping[str, str] | None = None, **options: Any
 ) -> Any:
-    """A session on the processor with ``threads`` intra-op threads.
+    """Create a session on the processor with ``threads`` intra-op threads.
 
     ``entries`` are its configuration entries, ``options`` fields of its SessionOptions. Raises
     ModelError if onnxruntime refuses the model, MachineError without onnxruntime.
@@ -32,7 +32,7 @@ def onnxruntime_session(
     for name, value in {**_OPTIONS, "intra_op_num_threads": threads, **options}.items():
         setattr(session_options, name, value)
     has_vnni = any("vnni" in feature for feature in cpu_features(CPUINFO))
-    # Without VNNI, sums of products of 8-bit numbers saturate; with it, this takes twice the time.
+    # Without VNNI, sums of 8-bit products would saturate; with VNNI the option doubles the time.
     exact = {} if has_vnni else {"session.x64quantprecision": "1"}
     for name, value in {**exact, **(entries or {})}.items():
         session_options.add_session_config_entry(name, value)
@@ -41,10 +41,10 @@ def onnxruntime_session(
             model if isinstance(model, bytes) else str(model),
             session_options,
             providers=["CPUExecutionProvider"],
-            enable_fallback=False,  # it would print, and try the same again
+            enable_fallback=False,  # the fallback prints a message and tries the same again
         )
     except Exception as error:
-        # It lacks many ops in bfloat16, and its messages have no remedy.
+        # onnxruntime lacks many ops in bfloat16, and its messages name no remedy.
         is_lacking = any(word in str(error) for word in ("bfloat16", "NOT_IMPLEMENTED"))
         remedy = "; use --runtime tvm, or float32" if is_lacking else ""
         raise ModelError(f"onnxruntime cannot load the model: {line_of(error)}{remedy}") from error
@@ -53,13 +53,13 @@ def onnxruntime_session(
 def session_on(
     model: Path | bytes, cores: Cores, entries: Mapping[str, str], **options: Any
 ) -> Any:
-    """A session whose threads run on ``cores``; see ``onnxruntime_session``."""
+    """Create a session whose threads run on ``cores``; see ``onnxruntime_session``."""
     threads = len(cores.numbers)
     return on_cores(cores, lambda: onnxruntime_session(model, threads, entries, **options))
 
 
 def onnxruntime_step(model: Path | bytes) -> Callable[[Mapping[str, Array]], dict[str, Array]]:
-    """What computes the outputs of an item by name. Raises as ``onnxruntime_session``."""
+    """A function that computes an item's outputs by name. Raises as ``onnxruntime_session``."""
     session = onnxruntime_session(model)
     names = [o.name for o in session.get_outputs()]
 

@@ -1,7 +1,7 @@
 """A stage in a process of its own, which has the stage's cores and no others.
 
-Tensors lie in memory that both processes map. It has no name: the process gets its descriptor, and
-the kernel frees it with the last process that maps it, however that ends.
+Tensors are in anonymous memory that both processes map: the process gets its file descriptor, and
+the kernel frees the memory with the last process that maps it, even if that crashes.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class StageSetting:
 
 
 class ProcessStage(SubmodelStage):
-    """Implements Stage; what is computed here is copies of tensors, on the stage's cores too."""
+    """Implements Stage in another process; this one copies tensors, on the stage's cores too."""
 
     def __init__(self, file: Path, spec: StageSpec, cores: Cores, precision: Precision) -> None:
         super().__init__(spec, cores)
         ports = *spec.inputs, *spec.outputs
         memory = os.memfd_create("autosplit")
         try:
-            # Reserved now: an access to a page that cannot be had later would kill the process.
+            # Allocated now: without memory left, a later access to a page would kill the process.
             os.posix_fallocate(memory, 0, _starts(ports)[-1] or 1)
             arrays = _mapped(memory, ports)
             tensors = spec.inputs, spec.outputs, memory
@@ -84,7 +84,7 @@ class ProcessStage(SubmodelStage):
 
 
 def open_stage(document: Mapping[str, Any]) -> Handler:
-    """The handler of a process; each job is an item."""
+    """The handler of the worker process; each job computes one item."""
     setting = load(StageSetting, document)
     compiled = compile_model(Path(setting.file), setting.cores, setting.precision)
     spec = StageSpec.planned((), setting.inputs, setting.outputs)
@@ -100,7 +100,7 @@ def open_stage(document: Mapping[str, Any]) -> Handler:
 
 
 def _mapped(descriptor: int, ports: Sequence[Port]) -> list[np.ndarray[Any, Any]]:
-    """Arrays that lie in the memory of a descriptor one after the other, and keep it mapped."""
+    """Arrays one after the other in the memory of a descriptor, which they keep mapped."""
     memory = np.frombuffer(mmap.mmap(descriptor, 0), np.uint8)
     pieces = [memory[start:] for start in _starts(ports)]
     return [
@@ -110,7 +110,7 @@ def _mapped(descriptor: int, ports: Sequence[Port]) -> list[np.ndarray[Any, Any]
 
 
 def _starts(ports: Sequence[Port]) -> list[int]:
-    """Where arrays begin, and where the last of them ends."""
-    # TVM's kernels load whole vectors.
+    """The offset of each array in bytes, and the size of all of them."""
+    # Aligned, because TVM's kernels load whole vectors.
     sizes = (port.nbytes + -port.nbytes % ALIGNMENT for port in ports)
     return list(accumulate(sizes, initial=0))

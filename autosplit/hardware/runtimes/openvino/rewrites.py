@@ -1,4 +1,4 @@
-"""Models that OpenVINO computes wrongly, written so that it computes them correctly."""
+"""Rewriting of models that OpenVINO would compute wrongly."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _AXIS_ALONE = 13  # from this opset on, only the given axis is normalised
 
 
 def with_flat_softmax(model: Any) -> Any:
-    """The model with old Softmax nodes on matrices.
+    """Let the Softmax nodes of a model with an opset before 13 work on matrices.
 
     Before opset 13 all axes from the given one on are normalised together. OpenVINO normalises the
-    given one alone, which is the same only on a matrix whose last axis it is.
+    given axis alone, which is the same only where it is the last one, as in a flattened matrix.
     """
     opsets = {opset.domain: opset.version for opset in model.opset_import}
     if opsets.get("", _AXIS_ALONE) >= _AXIS_ALONE:
@@ -26,7 +26,7 @@ def with_flat_softmax(model: Any) -> Any:
 
 
 def _flat(node: Any) -> list[Any]:
-    """A node on the matrix of its input, and the nodes that make the matrix and undo it."""
+    """The nodes that flatten the input to a matrix, apply ``node`` and restore the shape."""
     if node.op_type not in _OPS or node.domain not in ("", "ai.onnx"):
         return [node]
     tensor, output = node.input[0], node.output[0]
@@ -41,11 +41,11 @@ def _flat(node: Any) -> list[Any]:
 
 
 def with_relayed_inputs(model: Any) -> Any:
-    """The model with a node between each input of single precision and those that read it.
+    """Insert a node between each float32 input of a model and the nodes that read it.
 
-    OpenVINO 2026.4 fuses attention into one kernel. In bfloat16 that kernel misreads a mask of
-    single precision that is an input of the model, and gives wrong numbers or NaN. The result of a
-    node is rounded before. The larger of an input and itself is the input, and OpenVINO keeps it.
+    OpenVINO 2026.4 fuses attention into one kernel. In bfloat16 that kernel misreads a float32 mask
+    that is an input of the model, and gives wrong numbers or NaN. The result of a node, however, is
+    rounded to bfloat16 first. The new node is Max(x, x) = x, which OpenVINO does not remove.
     """
     names = {
         tensor.name: f"{tensor.name}/relayed"

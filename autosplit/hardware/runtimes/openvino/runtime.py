@@ -26,7 +26,7 @@ from autosplit.hardware.runtimes.openvino.stage import (
     supports,
 )
 
-# A counter is the mean of all runs of a compiled model, so each sample needs a model of its own.
+# A counter is the mean over all runs of a compiled model, so each sample needs a new model.
 _SAMPLES = 3
 _ORIGINAL_NAMES = "originalLayersNames"
 
@@ -45,7 +45,7 @@ class OpenvinoRuntime(SubmodelRuntime):
 
     @cached_property
     def original(self) -> OnnxModel:
-        """See SubmodelRuntime. Raises ModelError for one in float64."""
+        """See SubmodelRuntime. Also raises ModelError for a model in float64."""
         if "float64" in self.source.lowered.dtypes and not self.rounds_to:
             raise ModelError(
                 f"runtime '{self.name}' computes float64 in 32 bits; "
@@ -60,7 +60,7 @@ class OpenvinoRuntime(SubmodelRuntime):
     def whole(
         self, spec: StageSpec, devices: Sequence[Device], by_hint: bool = False
     ) -> list[Stage]:
-        """See Runtime; by its hint OpenVINO says how many inferences it would compute at once."""
+        """See Runtime; with ``by_hint`` OpenVINO chooses how many inferences run at once."""
         if not by_hint:
             return self.stages(spec, devices)
         cores = self.cores(devices[0])
@@ -73,9 +73,9 @@ class OpenvinoRuntime(SubmodelRuntime):
     def time_nodes(
         self, submodel: Any, item: Item, cores: Cores, seconds: float
     ) -> tuple[Samples, ExecutedNodes]:
-        """See SubmodelRuntime; by OpenVINO's performance counters.
+        """See SubmodelRuntime; uses OpenVINO's performance counters.
 
-        Raises StageError where OpenVINO ends the process, as 2026.4 does in compiling some models.
+        Raises StageError where OpenVINO ends its process, as 2026.4 does compiling some models.
         """
         arrays = [item[tensor.name] for tensor in submodel.graph.input]
         spec = self.source.whole_stage
@@ -88,7 +88,7 @@ class OpenvinoRuntime(SubmodelRuntime):
             return request
 
         with model_file.temporary(submodel) as file:
-            # First where its end does no harm.
+            # First in a process of its own, where a crash of OpenVINO does no harm.
             with closing(ProcessStage(file, spec, cores, self.precision)) as stage:
                 stage.run(arrays)
             for _ in range(_SAMPLES):
@@ -104,9 +104,9 @@ class OpenvinoRuntime(SubmodelRuntime):
     def load_stages(cls, file: Path, spec: StageSpec, devices: Sequence[Device]) -> list[Stage]:
         """See Runtime.
 
-        Each loads the model for itself: several inferences at a time with one compiled model are
-        computed by OpenVINO's threads, which have the cores of all of them, not by those of the
-        stages. That is faster only where reading weights is most of the work.
+        Each stage compiles the model for itself. Concurrent inferences with one compiled model run
+        on OpenVINO's own threads, on the cores of all stages, instead of the stages' threads. That
+        is faster only where reading weights is most of the work.
         """
 
         def loaded(cores: Cores) -> Stage:
@@ -118,7 +118,7 @@ class OpenvinoRuntime(SubmodelRuntime):
 
 
 class OpenvinoBfloat16Runtime(OpenvinoRuntime):
-    """OpenVINO with the precision that it takes by default on a processor with bfloat16."""
+    """OpenVINO in bfloat16, its default precision on a processor that supports this type."""
 
     name = "openvino-bfloat16"
     precision = "bf16"
@@ -129,7 +129,7 @@ class OpenvinoBfloat16Runtime(OpenvinoRuntime):
         return with_relayed_inputs(super().submodel(spec))
 
     def check(self, devices: Sequence[Device]) -> None:
-        """See Runtime. Raises ConfigError for a processor without bfloat16, too."""
+        """See Runtime. Also raises ConfigError on a processor without bfloat16."""
         super().check(devices)
         if not supports("BF16"):
             raise ConfigError(

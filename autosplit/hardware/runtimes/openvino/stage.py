@@ -1,14 +1,14 @@
 """A stage in OpenVINO: a compiled model on a set of local cores.
 
 OpenVINO takes a number of threads, not cores. A model with one thread runs in the calling thread.
-One with more also uses workers of a pool that all models of the process share. A worker can serve
-any model and may run on all cores of the process, so a stage with several threads runs in this
-process only where it has all of them. One on some of them has a process of its own.
+A model with more also uses workers of a pool that all models of the process share. A worker can
+serve any model and may run on all cores of the process, so a stage with several threads runs in
+this process only if it has all of its cores. Otherwise the stage has a process of its own.
 
 OpenVINO's own pinning (ENABLE_CPU_PINNING) was tried: it picks the cores by itself, two models get
 the same ones, and the calling thread is released to all cores after every inference. With
-ENABLE_CPU_RESERVATION models get different cores, again not those one asks for, and a reserved core
-serves no second model: compiling one fails.
+ENABLE_CPU_RESERVATION models get different cores, again not the requested ones, and compiling a
+second model for a reserved core fails.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from autosplit.hardware.runtimes.arrays import dtype_of
 from autosplit.hardware.runtimes.onnx.runtime import SubmodelStage
 from autosplit.hardware.runtimes.registry import OF_24_BITS, OPENVINO, rounds
 
-# Whether hwloc, by which OpenVINO binds threads, may take the topology for that of this machine.
+# Tells hwloc, with which OpenVINO binds threads, whether the topology is that of this machine.
 _HWLOC_BINDS = "HWLOC_THISSYSTEM"
 _loading = threading.Lock()
 _is_loaded = False
 
 Array = np.ndarray[Any, Any]
 Precision = Literal["f32", "bf16"]  # OpenVINO's names
-# What precedes the reason in the text of an error of OpenVINO.
+# Beginnings of the lines that precede the reason in the text of an OpenVINO error.
 _PREAMBLE = (
     "Exception from",
     "Check '",
@@ -60,7 +60,7 @@ class OpenvinoStage(SubmodelStage):
         self._wide_inputs = [p.name for p in spec.inputs if rounds(OPENVINO, p.dtype)]
         places = enumerate(spec.outputs)
         self._wide_outputs = [place for place, p in places if rounds(OPENVINO, p.dtype)]
-        # By position: OpenVINO forgets the name of an input that a Dropout node reads.
+        # Matched by position: OpenVINO loses the name of an input that a Dropout node reads.
         _require_shapes("inputs", spec.inputs, compiled.inputs)
         _require_shapes("outputs", spec.outputs, compiled.outputs)
         self._request = compiled.create_infer_request()
@@ -68,13 +68,13 @@ class OpenvinoStage(SubmodelStage):
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """See Stage. Inputs are shared; outputs are copies, because the next run writes there.
 
-        Fresh output tensors were measured: they are no faster than copies.
+        Fresh output tensors were measured to be no faster than copies.
         """
         feed = self._feed(values)
         for name in self._wide_inputs:
             _require_narrow(name, feed[name])
         results = self._request.infer(list(feed.values()), share_inputs=True)
-        # OpenVINO has bfloat16 as float16 with the same bits.
+        # OpenVINO returns bfloat16 as float16 with the same bits.
         outputs = [np.asarray(results[place]).view(t) for place, t in enumerate(self._types)]
         for place in self._wide_outputs:
             _require_narrow(self._outputs[place], outputs[place])
@@ -82,11 +82,11 @@ class OpenvinoStage(SubmodelStage):
 
 
 def require_openvino() -> Any:
-    """The module, whose scheduler binds no threads. Raises MachineError if it is not installed.
+    """Import OpenVINO so that it does not bind threads. Raises MachineError if not installed.
 
-    In every inference it would bind them, the calling one included, to all cores of the process,
-    even with pinning disabled. It does so by hwloc, which is initialised once, with the processor's
-    plugin, and does not bind if it takes the topology for that of another machine.
+    By default every inference binds the threads, including the calling one, to all cores of the
+    process, even with pinning disabled. It does this through hwloc, which is initialised once, with
+    the CPU plugin, and does not bind threads if told that the topology is another machine's.
     """
     global _is_loaded
     openvino = require("openvino", "openvino")
@@ -105,7 +105,7 @@ def require_openvino() -> Any:
 
 
 def supports(capability: str) -> bool:
-    """Whether the processor has what OpenVINO calls a capability."""
+    """Whether OpenVINO lists an optimisation capability, such as "BF16", for the processor."""
     openvino = require_openvino()
     return capability in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
 
@@ -113,7 +113,7 @@ def supports(capability: str) -> bool:
 def compile_model(
     model: Path | bytes, cores: Cores, precision: Precision = "f32", **options: Any
 ) -> Any:
-    """A compiled model with as many threads as there are ``cores``.
+    """Compile a model for as many threads as there are ``cores``.
 
     ``options`` are further properties. Raises ModelError if OpenVINO refuses the model,
     MachineError without OpenVINO.
@@ -129,7 +129,7 @@ def compile_model(
 
     source = io.BytesIO(model) if isinstance(model, bytes) else str(model)
     try:
-        # ``read_model`` asks every frontend, and TensorFlow's prints what it cannot read.
+        # ``read_model`` tries every frontend, and TensorFlow's prints errors for other files.
         frontend = openvino.frontend.FrontEndManager().load_by_framework("onnx")
         network = frontend.convert(frontend.load(source))
         return openvino.Core().compile_model(network, "CPU", properties)
@@ -138,7 +138,7 @@ def compile_model(
 
 
 def _require_narrow(name: str, array: Array) -> None:
-    """Refuse integers that float32 has not, in which OpenVINO computes many an op of integers."""
+    """Refuse integers too large for float32, in which OpenVINO computes many integer ops."""
     least, most = OF_24_BITS
     if array.size and not least <= array.min() <= array.max() <= most:
         raise StageError(

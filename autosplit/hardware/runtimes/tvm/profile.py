@@ -1,10 +1,10 @@
 """Op times in TVM's virtual machine.
 
-On local cores they are taken inside the whole model: TVM's instrument is called around every
-kernel, so each op finds the caches as the op before it left them.
+On local cores, ops are timed inside the whole model: TVM calls an instrument around every kernel,
+so each op finds the caches as the op before it left them.
 
-On a GPU or a server each op runs by itself, on its real inputs, as a function of one library. A
-result stays there as an input of the next. TVM's evaluator times each on the device's own clock, so
+On a GPU or a server each op runs by itself, on its real inputs, as a function of one library. Its
+results stay on the device as inputs of later ops. TVM's evaluator uses the device's own clock, so
 no measured time contains a transfer.
 """
 
@@ -44,9 +44,9 @@ def inside_model(
     """
     lowered, kernels = linker.lowered, linker.kernels
     symbols = {name: c.region for name, c in lowered.composites.items()} | dict(kernels.symbols)
-    # Kernels beside the ops change the layout of what the whole model takes and returns.
+    # The other kernels only change the layout of the model's inputs and outputs.
     timed = {symbols.get(op.kernel, op.kernel) for op in lowered.graph.ops}
-    # Composites that are merged have no time of their own.
+    # Not merged: the composites of a merged region cannot be timed one by one.
     module = linker.link({ENTRY: whole}, merge=False)
     inputs = [item[port.name] for port in whole.inputs]
     rounds = on_cores(cores, lambda: _timed_rounds(module, inputs, cores, timed, seconds))
@@ -67,7 +67,7 @@ def inside_model(
 def _timed_rounds(
     module: Any, inputs: Sequence[Any], cores: Cores, timed: set[str], seconds: float
 ) -> list[list[Call]]:
-    """The calls of kernels by round, without the first round, which is a warm-up."""
+    """The timed kernel calls of every run, except the first run, which is a warm-up."""
     rounds: list[list[Call]] = []
     start = 0.0
 
@@ -93,7 +93,7 @@ def _timed_rounds(
 
 
 def as_inside(stage: StageSpec, channels_last: Collection[str]) -> StageSpec:
-    """A stage whose tensors lie as inside a larger one, some with channels last."""
+    """A stage whose ports have the layout they have inside a larger one, some channels last."""
 
     def inside(port: Port) -> Port:
         axes = to_last(len(port.shape)) if port.name in channels_last else range(len(port.shape))
@@ -112,9 +112,9 @@ def single_ops(
     tvm_device: Any,
     seconds: float,
 ) -> list[list[float]]:
-    """The times of every op in ms in ``machine``, which holds a library of the ``supported`` ones.
+    """Time every op in ms in ``machine``, which holds a library of the ``supported`` ops.
 
-    The time of an unsupported op is infinite, and ops after it compute with zeros. A constant
+    The time of an unsupported op is infinite, and later ops read zeros as its outputs. A constant
     takes no time.
     """
     kernels, composites = linker.kernels, linker.lowered.composites
@@ -125,7 +125,7 @@ def single_ops(
     for op, stage in zip(linker.lowered.graph.ops, stages, strict=True):
         for port in stage.inputs:
             if port.name not in tensors:
-                array = item[port.name].reshape(port.shape)  # any values do
+                array = item[port.name].reshape(port.shape)  # not transposed: any values will do
                 tensors[port.name] = _sent(array, port, tvm_device)
         if op.name not in supported:
             for port in stage.outputs:

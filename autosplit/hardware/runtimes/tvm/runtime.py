@@ -38,7 +38,7 @@ class TvmRuntime(Runtime):
 
     @property
     def keep_together(self) -> tuple[tuple[int, ...], ...]:
-        """The regions of external backends that were asked for."""
+        """The regions of external backends, and the ops of each state."""
         return self.source.lowered.keep_together
 
     @property
@@ -79,7 +79,7 @@ class TvmRuntime(Runtime):
         return RpcStage(rpc.connect(device), key, partial(linker.write, functions), spec)
 
     def _key(self, linker: Linker, functions: Mapping[str, StageSpec]) -> str:
-        """By what a server keeps a loaded library: all that this depends on."""
+        """The key of a library loaded on a server: a digest of everything it depends on."""
         code = [(name, s.ops, s.inputs, s.outputs) for name, s in functions.items()]
         symbols = sorted(linker.kernels.symbols.values())
         return cache.digest(self.source.sha256, spelled(linker.target), repr(code), *symbols)
@@ -92,7 +92,7 @@ class TvmRuntime(Runtime):
         """See Runtime."""
         composites = {symbol: c.key for symbol, c in self.source.lowered.composites.items()}
         symbols = composites | dict(self.source.kernels.on(device).symbols)
-        # Op times depend on the ops before them, whose results are in the cache or not.
+        # Op times depend on the order: results of earlier ops may still be in the CPU's caches.
         order = ",".join(symbols.get(op.kernel, op.kernel) for op in self.source.graph.ops)
         key = [order, str(device), machine()]
         if isinstance(device, Cores):
@@ -116,7 +116,7 @@ class TvmRuntime(Runtime):
         def loaded(device: Device) -> Stage:
             device = on_its_machine(device)
             if not isinstance(device, Rpc):
-                # The system takes a path that is loaded for that library, whatever lies there now.
+                # A path that is loaded already gives the loaded library, even if the file changed.
                 with tempfile.TemporaryDirectory(prefix="autosplit-load-") as private:
                     copy = shutil.copyfile(file, Path(private, file.name))
                     return VmStage(tvm.runtime.load_module(str(copy)), device)
@@ -157,7 +157,7 @@ class TvmRuntime(Runtime):
         return [op for op in self.source.graph.ops if op.opaque]
 
     def _profile_cores(self, device: Cores, seconds: float) -> Profile:
-        """Op times inside the model, or of single ops, where opaque ones have infinite times."""
+        """Op times inside the model; with opaque ops, which take infinitely long, of single ops."""
         if self._opaque_ops:
             return on_cores(device, lambda: self._profile_single_ops(device, seconds))
         whole, item = self.source.whole_stage, self.source.items(1)[0]
@@ -165,7 +165,7 @@ class TvmRuntime(Runtime):
 
     def _profile_single_ops(self, device: LocalDevice | Rpc, seconds: float) -> Profile:
         lowered, item = self.source.lowered, self.source.items(1)[0]
-        # Only at a cut have tensors the layout of the source.
+        # Only tensors at a cut are converted to the layout of the source; here none are.
         linker = replace(self._linker(device), lowered=replace(lowered, channels_last=frozenset()))
         stages = [
             profile.as_inside(stage, lowered.channels_last)

@@ -44,12 +44,10 @@ class VmStage(Stage):
 
 
 class RpcStage(Stage):
-    """Implements Stage on a TVM RPC server, for which the calling thread only waits.
+    """Implements Stage on a TVM RPC server; the calling thread only waits for the server.
 
-    Its results are arrays in this machine's memory.
-
-    ``write`` makes the stage's library; one of the same ``key`` that is loaded is not sent again,
-    tensors are with every item.
+    ``write`` writes the stage's library, which is not sent if the server has loaded one of the same
+    ``key``. Tensors are sent with every item. Results are arrays in this machine's memory.
     """
 
     def __init__(
@@ -60,7 +58,7 @@ class RpcStage(Stage):
         spec: StageSpec,
     ) -> None:
         self._output_count = len(spec.outputs)
-        self._connection: Any = connection  # till it is closed
+        self._connection: Any = connection  # None once the stage is closed
         self._library: Any = connection.load(key, write)
         with connection.guarded("a stage was set up"):
             self._machine: Any = relax.VirtualMachine(self._library.module, connection.tvm_devices)
@@ -78,10 +76,10 @@ class RpcStage(Stage):
             return tuple(output.numpy() for output in outputs)
 
     def close(self) -> None:
-        """Free the stage's memory on the server, and the server where nothing else uses it."""
+        """Free the stage's memory on the server; end the connection if nothing else uses it."""
         if self._connection is not None:
-            # Each freed tensor is a call. One question ends the connection to a server that hangs,
-            # and the calls fail at once.
+            # Freeing a tensor is a remote call. If the server hangs, this check ends the
+            # connection, so that those calls fail at once.
             self._connection.is_alive  # noqa: B018
         self._machine, self._inputs, self._library, self._connection = None, [], None, None
 
@@ -90,7 +88,7 @@ def local_machine(module: Any, device: LocalDevice) -> Any:
     """The virtual machine of a linked or loaded library on a device of this machine."""
     tvm_devices = [device.tvm_device()]
     if not isinstance(device, Cores):
-        tvm_devices.append(tvm.cpu())  # what a GPU does not compute, shapes for example
+        tvm_devices.append(tvm.cpu())  # it computes what a GPU does not, shapes for example
     return relax.VirtualMachine(module, tvm_devices)
 
 
