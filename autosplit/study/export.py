@@ -83,7 +83,8 @@ def _on_stored_devices(document: Any, identity: Mapping[str, Any], name: str) ->
     key, separator = ("devices", " ") if config.cores is None else ("cores", "; ")
     text = identity.get(key)  # a database may hold anything
     known = [part for part in text.split(separator) if part] if isinstance(text, str) else []
-    return stored(config.model_dump() | {key: known or getattr(config, key)}, name)
+    listed = config.devices or known or getattr(config, key)
+    return stored(config.model_dump() | {key: listed}, name)
 
 
 def _advised(

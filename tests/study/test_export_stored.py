@@ -8,6 +8,8 @@ import pytest
 from autosplit.deployment import cores_of
 from autosplit.errors import ConfigError, Infeasible
 from autosplit.report.documents.record import read
+from autosplit.study import export
+from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.export import export_best_split, export_stored_split
 from autosplit.study.loop import benches
 from autosplit.study.record import record_of, study_record, update
@@ -114,3 +116,12 @@ def test_the_best_deployment_is_exported_whatever_its_shape(on_hardware, written
         numbers = {n for s in deployment.stages for d in s.devices for n in cores_of(d)}
         assert numbers <= {2, 3, 4, 5}
         assert known.measured.stage_ms == read(opened.study).trials[number].figures.stage_ms
+
+
+def test_devices_keep_the_spelling_that_other_keys_of_the_study_file_repeat():
+    known = {"name": "s", "model": "net.onnx", "devices": ["cores:0-1", "cores:2-3"]}
+    region = {"backend": "npu", "device": "cores:2-3"}
+    asked = {**known, "targets": {"cores:0-1": "llvm"}, "regions": [region]}
+    document = StudyConfig.model_validate(asked).model_dump(mode="json")
+    again = export._on_stored_devices(document, {"devices": "cores:0,1 cores:2,3"}, "s")
+    assert again.devices == known["devices"]
