@@ -209,22 +209,23 @@ def _compare_under_load(opened: OpenStudy, asked: Workload) -> None:
     able = [contender for contender in _contenders(opened, record) if contender.deployment]
     contenders = able if goal.is_served or not able else [judge(able)[0]]
     contenders.sort(key=lambda contender: contender.time.median)
-    if comparison.workload == asked.key and comparison.loads:
-        least = _to_beat(goal, comparison.loads)
-        left = [c for c in contenders if c.name not in comparison.loads]
-        if not any(1e3 / contender.time.median > least for contender in left):
-            return
+    # A disturbed test is repeated, and with it those that its goodput has ended early.
+    is_calm = not any(test.disturbances for test in comparison.loads.values())
+    loads = dict(comparison.loads) if is_calm and comparison.workload == asked.key else {}
+
+    def is_left(contender: Contender) -> bool:
+        # No goodput is above the throughput with all items waiting.
+        return contender.name not in loads and 1e3 / contender.time.median > _to_beat(goal, loads)
+
+    if not any(map(is_left, contenders)):
+        return
     opened.notify("measuring the best deployments under load: items that come by themselves")
     if opened.config.objective == "cores":  # its goodput does not matter
         workload = replace(workload, limit_ms=None)
     calm = Calm(opened.config.measure.seconds, opened.notify)
-    loads = dict[str, LoadTest]()
     measured = {m.number: m for m in opened.history().trials}
     with opened.device_lock():
-        for contender in contenders:
-            least = _to_beat(goal, loads)
-            if 1e3 / contender.time.median <= least:
-                break  # no goodput is above the throughput with all items waiting
+        for contender in filter(is_left, contenders):
             period, deployment = contender.time, contender.deployment
             assert deployment
             stages, stage_ms = deployment.stages, [period.median * deployment.replicas[0]]
@@ -232,15 +233,16 @@ def _compare_under_load(opened: OpenStudy, asked: Workload) -> None:
                 trial = measured[contender.trial]
                 stages, stage_ms = trial.stages, list(trial.stage_ms)
             delay = served(goal.workload, stages, stage_ms, period.median)[1]
-            what = deployment, replace(workload, delay_ms=delay), period, least
+            what = deployment, replace(workload, delay_ms=delay), period, _to_beat(goal, loads)
             loads[contender.name] = calm.measured(
                 f"{'' if contender.baseline else 'trial '}{contender.name} under load",
                 partial(opened.bench.under_load, *what),
                 lambda result: result.disturbances,
             )
-    document = mapping(opened.study.user_attrs.get(COMPARISON))
-    tests = {name: asdict(test) for name, test in loads.items()}
-    opened.study.set_user_attr(COMPARISON, {**document, "workload": asked.key, "loads": tests})
+            # Stored at once, so that an interrupted run continues with the next one.
+            tests = {"workload": asked.key, "loads": {n: asdict(t) for n, t in loads.items()}}
+            document = mapping(opened.study.user_attrs.get(COMPARISON))
+            opened.study.set_user_attr(COMPARISON, document | tests)
 
 
 def _able(goal: Goal, baselines: Sequence[Baseline]) -> Sequence[Baseline]:

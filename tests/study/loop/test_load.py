@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 
+from autosplit.hardware.measurement.disturbance import Calm
 from autosplit.hardware.measurement.results import LoadPoint, LoadTest, Spread
 from autosplit.report.documents import record
 from autosplit.report.documents.study import written
@@ -88,3 +89,25 @@ def test_where_nothing_keeps_a_limit_the_least_latency_wins(loaded):
     assert "2 ms latency" in lines[1]
     assert lines[3] == line
     assert {t.value for t in opened.study.trials} == {math.inf}
+
+
+def test_a_run_continues_after_an_interrupt_and_repeats_disturbed_tests(loaded, monkeypatch):
+    monkeypatch.setattr(Calm, "measured", lambda _, name, measure, reasons: measure())
+    asked, opened = loaded()
+    opened, calm = with_workload(opened, "goodput", p99_ms=1e4), opened.bench.under_load
+    outcomes = iter([(), None, ("noise",)])
+
+    def under_load(*what):
+        if (reasons := next(outcomes, ())) is None:
+            raise KeyboardInterrupt
+        test = calm(*what)
+        return replace(test, points=tuple(replace(p, disturbances=reasons) for p in test.points))
+
+    opened.bench.under_load = under_load
+    with pytest.raises(KeyboardInterrupt):
+        run_study(opened)
+    run_study(opened)
+    count = len({deployment for deployment, _ in asked})
+    assert len(asked) == count > 1
+    run_study(opened)
+    assert len(asked) == 2 * count
