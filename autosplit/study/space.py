@@ -144,10 +144,7 @@ class Space:
         ends = (*cuts_between([stage.ops for stage in candidate]), full(self.costs))
         document = []
         for stage, end in zip(candidate, ends, strict=True):
-            options = [
-                [o.row.kind, o.row.runtime, o.row.threads, o.row.batch, o.replicas]
-                for o in stage.options
-            ]
+            options = [[*vars(o.row).values(), o.replicas] for o in stage.options]
             document.append([f"{end:x}", *options])
         return json.dumps(document, separators=(",", ":"))
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from autosplit import phases
-from autosplit.deployment import Deployment
+from autosplit.deployment import Deployment, resources_of
 from autosplit.hardware.measurement.baselines import strongest
 from autosplit.hardware.measurement.disturbance import Calm
 from autosplit.hardware.measurement.results import Baseline, LoadTest, Measurement, Spread
@@ -141,7 +141,8 @@ def _served(opened: OpenStudy, record: StudyRecord, contender: Contender) -> Con
         point, limit = test.at(workload.rate), workload.limit_ms or math.inf
         if point is None or point.quantiles_ms[workload.quantile].median > limit:
             return None
-        cores = float(sum(s.threads * s.replicas for s in contender.deployment.stages))
+        devices = [d for stage in contender.deployment.stages for d in stage.devices]
+        cores = float(len({core for d in devices for core in resources_of(d) or (d,)}))
         return replace(contender, time=Spread(cores, cores, cores), disturbances=test.disturbances)
     slowest, fastest = test.goodput, test.exceeded or test.goodput
     if not (slowest and fastest):

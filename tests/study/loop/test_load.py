@@ -9,15 +9,16 @@ from autosplit.report.documents import record
 from autosplit.report.documents.study import written
 from autosplit.study.config.sections import Workload as WorkloadSection
 from autosplit.study.loop.run import run_study
-from tests.study.conftest import chain_bench, verdict
+from studies.simulation.bench import chain_of
+from tests.study.conftest import bench_of, verdict
 
 
 @pytest.fixture
 def loaded(new_study):
     """What a bench is asked for under load, where it serves so much, and a study over it."""
 
-    def make(goodput=90.0):
-        bench, asked = chain_bench(ops=8, stages=2), []
+    def make(goodput=90.0, devices=("cores:0", "cores:1")):
+        bench, asked = bench_of(*chain_of(8, 0), devices), []
 
         def under_load(deployment, workload, period, least):
             asked.append((deployment, workload))
@@ -111,3 +112,12 @@ def test_a_run_continues_after_an_interrupt_and_repeats_disturbed_tests(loaded, 
     assert len(asked) == count > 1
     run_study(opened)
     assert len(asked) == 2 * count
+
+
+def test_all_cores_of_the_devices_count(loaded):
+    opened = loaded(devices=("cores:0-1", "cores:2-3"))[1]
+    opened = with_workload(opened, "cores", p99_ms=1e4, rate=5.0)
+    run_study(opened)
+    line = verdict(opened)["text"].splitlines()[1]
+    assert line.startswith("2 cores within the limit; ")
+    assert "the best split 4 cores (2.00 times as many)" in line
