@@ -147,6 +147,7 @@ def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:
         "batch": "" if config.batch == [1] else str(config.batch).strip("[]"),
         "workload": ", ".join(f"{key} {value}" for key, value in load.items()),
         "streams": str(config.streams) if config.streams > 1 else "",
+        "tolerance": str(config.tolerance or ""),
         "regions on": " ".join(f"{backend} {device}" for backend, device in placed),
     }
     return {

@@ -176,6 +176,8 @@ def test_another_question_under_the_same_name_is_refused(new_study, ran):
         new_study(chain_bench(ops=21), trials=1)
     with pytest.raises(ConfigError, match=r"runtime was .*, is 'openvino'"):
         new_study(chain_bench(ops=20), asked={"runtime": "openvino"})
+    with pytest.raises(ConfigError, match=r"tolerance was not set, is '0.1'"):
+        new_study(chain_bench(ops=20), asked={"tolerance": 0.1})
 
 
 def test_force_starts_anew_and_loses_nothing(new_study, ran):
