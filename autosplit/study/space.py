@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import compress
 from random import Random
 
 import numpy as np
@@ -124,9 +125,7 @@ class Space:
         fits = (batch.memory <= 1) & np.isfinite(self.evaluator.known(batch))
         if fits.all():
             return batch
-        return self.evaluator.batch(
-            c for c, fit in zip(batch.deployments, fits, strict=True) if fit
-        )
+        return self.evaluator.batch(compress(batch.deployments, fits))
 
     def fits(self, candidate: Candidate) -> bool:
         """Whether the devices can run a candidate and have the memory for it."""
@@ -238,10 +237,12 @@ def _around(space: Space, key: str) -> tuple[str, ...]:
 def useful_threads(costs: CostModel) -> CostModel:
     """The costs without rows whose additional threads save little time."""
     rows = []
-    least: dict[tuple[str, str, int], float] = {}
+    least: dict[tuple[str, str, int, bytes], float] = {}
     for row_costs in sorted(costs.rows, key=lambda each: each.row.threads):
-        row, total = row_costs.row, sum(row_costs.times)
-        series = row.kind, row.runtime, row.batch
+        row, times = row_costs.row, np.array(row_costs.times)
+        able = np.isfinite(times)  # the ops that the row can run
+        series = row.kind, row.runtime, row.batch, able.tobytes()
+        total = times[able].sum() or np.inf
         # One thread is always useful: it allows the most replicas.
         if row.threads == 1 or total * LEAST_SPEEDUP < least.get(series, np.inf):
             least[series] = total

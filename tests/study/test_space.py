@@ -79,9 +79,12 @@ def test_what_exceeds_the_memory_of_a_replica_does_not_fit():
 
 
 def test_threads_that_hardly_save_time_are_left_out():
-    rows = [RowCosts(Row("k", "a", w), (t,)) for w, t in ((1, 4.0), (2, 2.0), (4, 1.95), (8, 1.0))]
-    costs = CostModel("net", ("op",), (0,), tuple(rows), (Kind("k"),))
-    assert [row.row.threads for row in useful_threads(costs).rows] == [1, 2, 8]
+    times = (1, 4.0), (2, 2.0), (4, 1.95), (8, 1.0)
+    # Runtime b cannot run the second op.
+    others = ("a", 0.0), ("b", math.inf)
+    rows = [RowCosts(Row("k", name, w), (t, other)) for name, other in others for w, t in times]
+    costs = CostModel("net", ("op", "another"), (0, 0), tuple(rows), (Kind("k"),))
+    assert [row.row.threads for row in useful_threads(costs).rows] == [1, 2, 8] * 2
 
 
 def test_a_baseline_of_a_batch_is_measured_as_one_of_that_batch():
