@@ -75,8 +75,7 @@ class Goal:
         if not self.is_served:
             is_latency = self.objective == "latency"
             return (measured.latency_ms if is_latency else measured.period_ms).median
-        period = measured.period_ms.median
-        rate, _ = served(self.workload, candidate, measured.stage_ms, period)
+        rate, _ = served(self.workload, candidate, measured.stage_ms, measured.period_ms.median)
         cores = sum(stage.threads * stage.replicas for stage in candidate)
         value = np.array(1e3 / rate if rate else math.inf)
         return float(self._of_rates(value, np.array(float(cores))))
@@ -194,13 +193,10 @@ class Acquisition:
         """The whole model with each number of replicas, if the objective is few cores."""
         if self.goal.objective != "cores":
             return []
-        ops, numbers = tuple(range(len(self.space.costs.names))), self.space.question.count
-        options = [
-            Option(costs.row, number)
-            for costs in self.space.costs.rows
-            for number in range(1, numbers + 1)
-        ]
-        return list(filter(self.space.fits, [(Stage(ops, (option,)),) for option in options]))
+        ops, numbers = tuple(range(len(self.space.costs.names))), range(self.space.question.count)
+        pairs = product(self.space.costs.rows, numbers)
+        whole = [(Stage(ops, (Option(costs.row, number + 1),)),) for costs, number in pairs]
+        return list(filter(self.space.fits, whole))
 
     def _best_under(self, costs: Factors, near: Candidate) -> Iterator[Candidate]:
         """The candidates of least period and of least latency, as far as the goal needs them.

@@ -140,8 +140,7 @@ class Assignment:
 
         values = {"stages": suggest("stages")} if "stages" in ranges else {}
         stages = values.get("stages", self.space.question.stages or 1)
-        for name in self.space.moves.names(stages):
-            values[name] = suggest(name)
+        values |= {name: suggest(name) for name in self.space.moves.names(stages)}
         return self.space.moves.decode(values)
 
     def _free(self, study: optuna.Study, trial: Trial) -> Candidate | None:

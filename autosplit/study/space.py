@@ -183,6 +183,14 @@ class Space:
         candidate = (Stage(tuple(range(len(self.costs.names))), (Option(row, len(devices)),)),)
         return candidate if self.fits(candidate) else None
 
+    def holds(self, baseline: Baseline) -> bool:
+        """Whether every device of a baseline has the memory for the whole model."""
+        used = {name for device in baseline.devices for name in resources_of(device)}
+        kinds = {kind for kind, name in self.devices if used & {*resources_of(name)}}
+        rows = [r for r in self.costs.row_index if r.kind in kinds and r.batch == baseline.batch]
+        whole = [(Stage(tuple(range(len(self.costs.names))), (Option(row),)),) for row in rows]
+        return bool((self.evaluator.batch(whole).memory <= 1).all())
+
     def cut_periods(self) -> dict[int, float]:
         """For each legal cut the least period of a split into two stages, of one replica each.
 

@@ -104,8 +104,7 @@ class Workload(Section):
     @property
     def limits(self) -> dict[str, float]:
         """The limits in ms by the names of their quantiles."""
-        limits = {name: getattr(self, f"{name}_ms") for name in workload.QUANTILES}
-        return {name: limit for name, limit in limits.items() if limit is not None}
+        return {n: ms for n in workload.QUANTILES if (ms := getattr(self, f"{n}_ms")) is not None}
 
     @property
     def key(self) -> dict[str, Any]:

@@ -219,9 +219,8 @@ class StudyConfig(Section):
             defaults["stages"] = "auto"
         elif data.get("stages") is None and isinstance(devices, list):
             defaults["stages"] = len(devices)
-        set_keys = (
-            {k for k, v in load.items() if v is not None} if isinstance(load, dict) else set()
-        )
+        items = load.items() if isinstance(load, dict) else ()
+        set_keys = {key for key, value in items if value is not None}
         if set_keys & {f"{name}_ms" for name in QUANTILES} and "objective" not in data:
             has_rate = bool(set_keys & {"rate", "arrivals"})
             defaults["objective"] = "cores" if has_rate else "goodput"

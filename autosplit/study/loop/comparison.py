@@ -52,8 +52,7 @@ def compare(opened: OpenStudy) -> None:
         with opened.device_lock(), phases.step("final comparison"):
             # Another worker may have made the comparison while this one waited for the lock.
             if not covers(opened.record.final_comparison, chosen, count):
-                document = _measured(opened, chosen, baselines, count)
-                opened.study.set_user_attr(COMPARISON, document)
+                opened.study.set_user_attr(COMPARISON, _measured(opened, chosen, baselines, count))
     if opened.config.workload is not None:
         _compare_under_load(opened, opened.config.workload)
 
@@ -112,8 +111,8 @@ def _contenders(opened: OpenStudy, record: StudyRecord) -> Iterator[Contender]:
             measured.append((opened.space.deployment(m.stages), stored, m.number, ""))
     for b in record.compared_baselines():
         if is_latency or b.name in again:
-            # A baseline in another runtime is no answer to a study that asks for one runtime.
-            is_asked = b.runtime in bench.runtimes
+            # A baseline in another runtime, or over the limit of memory, is no answer to the study.
+            is_asked = b.runtime in bench.runtimes and opened.space.holds(b)
             deployment = b.deployment(len(bench.graph.ops)) if is_asked else None
             measured.append((deployment, b.measurement, None, b.name))
     for deployment, figures, trial, baseline in measured:
