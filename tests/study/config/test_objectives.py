@@ -99,7 +99,7 @@ def test_replicas_on_unlike_devices_take_items_as_fast_as_they_can(ran):
 def test_no_baseline_is_advised_that_exceeds_the_memory_of_its_device(ran):
     costs = on_unlike_devices(chain(*(1.0,) * 8, sizes=(1.0,) * 8), (1.0,) * 8, (9.0,) * 8)
     bench = along(costs, True)
-    more = {"stages": "auto", "memory": [4.0, 8.0]}
-    judged = verdict(ran(bench, asked=asked(bench, **more), trials=2))
+    limits = asked(bench, stages="auto", memory=[4.0, 8.0])
+    judged = verdict(ran(bench, asked=limits, trials=2))
     assert "baseline" not in judged
     assert "one device, which this study does not export, " in judged["text"]

@@ -17,13 +17,16 @@ from tests.study.conftest import bench_of, verdict
 def loaded(new_study):
     """What a bench is asked for under load, where it serves so much, and a study over it."""
 
-    def make(goodput=90.0, devices=("cores:0", "cores:1")):
+    def make(goodput=90.0, devices=("cores:0", "cores:1"), outcomes=iter(())):  # noqa: B008
         bench, asked = bench_of(*chain_of(8, 0), devices), []
 
         def under_load(deployment, workload, period, least):
+            if (disturbances := next(outcomes, ())) is None:
+                raise KeyboardInterrupt
             asked.append((deployment, workload))
             times = {"p50": Spread(1.0, 1.0, 1.0), "p99": Spread(3.0, 2.0, 4.0)}
-            points = [LoadPoint(rate, 1_000, times) for rate in (workload.rate, goodput) if rate]
+            rates = filter(None, (workload.rate, goodput))
+            points = [LoadPoint(rate, 1_000, times, disturbances) for rate in rates]
             limit = workload.limit_ms
             served = (limit, goodput, 1.02 * goodput) if limit else ()
             lone_ms = 1.0 + len(deployment.stages)
@@ -94,17 +97,8 @@ def test_where_nothing_keeps_a_limit_the_least_latency_wins(loaded):
 
 def test_a_run_continues_after_an_interrupt_and_repeats_disturbed_tests(loaded, monkeypatch):
     monkeypatch.setattr(Calm, "measured", lambda _, name, measure, reasons: measure())
-    asked, opened = loaded()
-    opened, calm = with_workload(opened, "goodput", p99_ms=1e4), opened.bench.under_load
-    outcomes = iter([(), None, ("noise",)])
-
-    def under_load(*what):
-        if (reasons := next(outcomes, ())) is None:
-            raise KeyboardInterrupt
-        test = calm(*what)
-        return replace(test, points=tuple(replace(p, disturbances=reasons) for p in test.points))
-
-    opened.bench.under_load = under_load
+    asked, opened = loaded(outcomes=iter([(), None, ("noise",)]))
+    opened = with_workload(opened, "goodput", p99_ms=1e4)
     with pytest.raises(KeyboardInterrupt):
         run_study(opened)
     run_study(opened)
