@@ -369,6 +369,14 @@ def connect(address):
     return socket.create_connection((host, int(port)), timeout=PATIENCE_S)
 
 
+def test_a_body_that_comes_with_its_headers_is_no_part_of_them(address, monkeypatch):
+    monkeypatch.setattr(app, "MOST_HEAD_BYTES", 500)
+    head, body = HEAD[:-1].replace(b"9\r\n", b"900\r\n"), json.dumps(asked()).encode().ljust(900)
+    with connect(address) as connection:
+        connection.sendall(head + body)
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+
+
 def test_headers_without_an_end_are_refused(address):
     with connect(address) as connection:
         connection.sendall(b"GET /v2 HTTP/1.1\r\n")

@@ -373,7 +373,7 @@ def _protocol() -> Any:
     implementation: Any = require("uvicorn.protocols.http.httptools_impl", "serve")
 
     class Protocol(implementation.HttpToolsProtocol):  # type: ignore[misc]
-        head_bytes = 0.0  # that came since a request began, until its headers are complete
+        head_bytes = -math.inf  # after the first part of a request, until its headers are complete
 
         def on_message_begin(self) -> None:
             self.head_bytes = 0.0
