@@ -165,9 +165,7 @@ class Batches:
             batch.fail(self._engine.closed())
 
     def _empty(self, arrays: Sequence[Array]) -> _Batch:
-        shapes = [(self.size * len(array), *array.shape[1:]) for array in arrays]
-        pairs = zip(shapes, arrays, strict=True)
-        empty = [aligned_empty(shape, array.dtype) for shape, array in pairs]
+        empty = [aligned_empty((self.size * len(a), *a.shape[1:]), a.dtype) for a in arrays]
         delay = math.inf if self.delay_s is None else self.delay_s
         return _Batch(empty, time.perf_counter() + delay)
 

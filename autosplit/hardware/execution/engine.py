@@ -133,8 +133,7 @@ class Engine:
     @property
     def threads(self) -> dict[str, int]:
         """The stage of each running thread, by its identifier as faulthandler writes it."""
-        lanes = chain(*self._lanes)
-        return {f"0x{t.ident:016x}": t.stage for t in lanes if t.ident is not None}
+        return {f"0x{t.ident:016x}": t.stage for t in chain(*self._lanes) if t.ident is not None}
 
     def start(self) -> None:
         """Load the replicas and start the threads, unless they run; errors of loading are raised.

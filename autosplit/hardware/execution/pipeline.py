@@ -184,8 +184,8 @@ class Pipeline:
             if is_full or (is_late and tickets and tickets[0].done()):
                 # The caller shares the stages' cores. If it is woken once for many results, it
                 # takes less of their time; the items still inside keep the stages busy.
-                if is_full:
-                    tickets[window - self.capacity + self.capacity // 3].result()
+                if is_full:  # an error is raised in its turn
+                    tickets[window - self.capacity + self.capacity // 3].exception()
                 # Results are read before the next item enters, so few of them ever wait.
                 inside = len(tickets)
                 yield self.result(tickets.popleft())
@@ -195,7 +195,11 @@ class Pipeline:
                 period = (woken - before) / (inside - len(tickets))
                 is_short = period * self.limit <= _WINDOW_S
                 window = self.limit if is_short else max(self.capacity, int(_WINDOW_S / period))
-            tickets.append(self.enter(item, stream))
+            try:
+                tickets.append(self.enter(item, stream))
+            except Exception:
+                yield from map(self.result, tickets)
+                raise
         while tickets:
             yield self.result(tickets.popleft())
 
@@ -278,19 +282,19 @@ class Pipeline:
             self._engine.require_process()
             try:
                 with self._reading:
-                    self._engine.wait_for(lambda: self._unread)
+                    if not self._unread:  # what was computed before a failure can be read
+                        self._engine.wait_for(lambda: self._unread)
                     ticket = self._unread[0]
                     # An interrupted reader leaves the item to the next reader.
                     with contextlib.suppress(StageError):
                         ticket.result()
                     self._unread.popleft()
                     self._engine.notify()
-                result = self.result(ticket)
+                yield self.result(ticket)
             except Closed:
                 if self._engine.has_failed:
                     raise
                 return
-            yield result
 
     def reset(self, stream: Stream = 0, state: Mapping[str, Array] | None = None) -> None:
         """Reset the states of a stream for its next item; items inside are not affected.
@@ -443,14 +447,13 @@ def _variant_of(item: Item, variants: Sequence[Variant]) -> Variant:
 
 def _checked(item: Item, variant: Variant, variants: Sequence[Variant]) -> dict[str, Array]:
     """The arrays of an item of a variant in the order of the model's inputs."""
-    ports = variant.inputs
-    names = [p.name for p in ports]
+    names = [p.name for p in variant.inputs]
     for name in item:
         if name not in names:
             inputs = ", ".join(names) or "none"
             raise ConfigError(f"unknown input '{name}'; the model's inputs are {inputs}")
     arrays = {}
-    for port in ports:
+    for port in variant.inputs:
         if port.name not in item:
             raise ConfigError(f"item lacks the input '{port.name}'; give all of {', '.join(names)}")
         # Lists and scalars are accepted too, if their type is exactly that of the input.

@@ -70,6 +70,26 @@ def test_an_interrupted_reader_loses_no_result():
         assert plain(in_time(lambda: [next(results), next(results)])) == outputs_of([1, 2])
 
 
+def test_results_before_an_item_that_is_refused_are_not_lost():
+    read = []
+    with new_pipeline() as pipeline, pytest.raises(ConfigError):
+        read.extend(pipeline.map(failing_source(range(9), ConfigError)))
+    assert plain(read) == outputs_of(range(9))
+
+
+def test_results_that_were_there_before_a_failure_can_be_read():
+    breaks = {1: lambda number: 1 // (number < 2)}
+    with new_pipeline(before=breaks) as pipeline:
+        pipeline.submit(item_of(0))
+        pipeline.run([item_of(1)])
+        with pytest.raises(StageError):
+            pipeline.run([item_of(2)])
+        results = pipeline.results()
+        assert plain([in_time(lambda: next(results))]) == outputs_of([0])
+        with pytest.raises(StageError, match=r"ZeroDivisionError.*the pipeline is closed"):
+            in_time(lambda: next(results))
+
+
 def test_a_run_whose_source_waits_does_not_hold_other_callers_back():
     gate = threading.Event()
 
@@ -162,12 +182,13 @@ class Calls(RuleBasedStateMachine):
     @precondition(lambda self: self.unread)
     @rule()
     def read(self):
-        if self.has_failed:
-            with pytest.raises(StageError):
-                next(self.pipeline.results())
-        else:
+        number = self.unread.pop(0)
+        try:
             result = next(self.pipeline.results())
-            assert plain([result]) == outputs_of([self.unread.pop(0)])
+        except StageError:
+            assert self.has_failed
+        else:
+            assert plain([result]) == outputs_of([number])
 
     @precondition(lambda self: not self.has_failed)
     @rule(at=st.integers(0, 5))
