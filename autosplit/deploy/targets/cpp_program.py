@@ -93,17 +93,17 @@ def _stage(document: Manifest, stage: StageSpec, sources: Sources, folder: Path)
         Code(f"load_{package}"),
         stage.runtime,
         ".".join(version.split(".")[:2]),
-        _ports(_narrowed(stage)),
-        _ports(stage.outputs),
+        _ports(_narrowed(stage, stage.inputs)),
+        _ports(_narrowed(stage, stage.outputs)),
         [sources[stage.index, port.name] for port in stage.inputs],
         [_replica(document, replica) for replica in replicas],
         [(name, (folder / name).stat().st_size) for name in names],
     )
 
 
-def _narrowed(stage: StageSpec) -> Iterable[Port]:
-    """The inputs of a stage; where it computes integers as float32, their range is limited."""
-    for port in stage.inputs:
+def _narrowed(stage: StageSpec, ports: Iterable[Port]) -> Iterable[Port]:
+    """Ports of a stage; where it computes integers as float32, their range is limited."""
+    for port in ports:
         yield replace(port, range=OF_24_BITS) if rounds(stage.runtime, port.dtype) else port
 
 

@@ -209,8 +209,22 @@ def test_an_index_out_of_its_tensor_is_refused(folder, tmp_path, dtype):
     for value in (-3 if limits.min else int(limits.max), 2):
         items = np.array([[[0, 1, 1], [1, lowest, value]]], dtype)
         code, line = failed(program, changed, *words_of(changed, {"x": items}))
-        assert (code, f"input 'x' holds {value}; its values are -2 to 1" in line) == (2, True)
+        assert (code, f"'x' holds {value}; its values are -2 to 1" in line) == (2, True)
     run(program, changed, {"x": np.array([[[0, 1, 1], [1, lowest, 0]]], dtype)}, ["x"])
+
+
+@pytest.mark.usefixtures("refusing")
+def test_an_output_that_a_stage_may_have_rounded_is_refused(folder, tmp_path):
+    def change(document):
+        document.update(json.loads(json.dumps(document).replace("float32", "int32")))
+        document["stages"][0]["runtime"] = "openvino"
+
+    changed = changed_export(folder, tmp_path, change)
+    wiring = changed / "wiring.cpp"
+    wiring.write_text(wiring.read_text().replace("load_openvino", "load_tvm"))
+    program = compile_with(changed, changed / "main.cpp", ADDRESS, objects=folder)
+    code, line = failed(program, changed, *words_of(changed, {"x": ONE_ITEM.astype("int32")}))
+    assert (code, "stage 0 failed: 'a' holds 16843009; its values are" in line) == (1, True), line
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,8 @@ char* rows(const Tensor& whole, const Port& port, std::size_t number) {
   return static_cast<char*>(whole.get()) + number * port.bytes;
 }
 
-// Throws for an index out of its axis: some runtimes raise an error, others read any memory.
+// Throws for an index out of its axis: some runtimes raise an error, others read any memory. Also
+// throws for an integer that a runtime may have rounded.
 template <typename Integer>
 void require_range(const Port& port, const Tensor& tensor) {
   const auto* values = static_cast<const Integer*>(tensor.get());
@@ -63,7 +64,7 @@ void require_range(const Port& port, const Tensor& tensor) {
     // An unsigned value may need all 64 bits.
     const bool fits = value >= 0 || values[n] < 1;
     if (fits && port.range[0] <= value && value <= port.range[1]) continue;
-    throw Error(BAD_INPUT, "input '", port.name, "' holds ", +values[n], "; its values are ",
+    throw Error(BAD_INPUT, "'", port.name, "' holds ", +values[n], "; its values are ",
                 port.range[0], " to ", port.range[1]);
   }
 }
@@ -257,6 +258,7 @@ void Pipeline::work(std::size_t stage, std::size_t replica) {
       try {
         require_legal(inputs, stages_[stage].inputs);
         outputs = loaded.run(inputs);
+        require_legal(outputs, stages_[stage].outputs);
       } catch (const std::exception& error) {
         if (has_any_state_) throw;  // later items of the stream would have other states
         fail(item, name(stage, replica) + " failed on this item: " + line_of(error.what()));
