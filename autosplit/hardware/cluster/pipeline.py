@@ -143,11 +143,11 @@ class RayReplica(Stage):
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """See Stage. Raises StageError where it fails, is gone or does not answer in time."""
         inputs = [v.key if isinstance(v, RemoteState) else array_of(v) for v in values]
-        unused = [self.unused.popleft() for _ in range(len(self.unused))]
         try:
             with self._sending:
                 if self._submit is None:
                     raise StageError("the replica is closed")
+                unused = [self.unused.popleft() for _ in range(len(self.unused))]
                 self._sent += 1
                 get = self._submit((inputs, unused))
                 self._receiving.acquire()  # in the order of the requests

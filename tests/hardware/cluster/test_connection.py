@@ -2,14 +2,19 @@ import os
 import socket
 import sys
 import threading
-from collections import OrderedDict
+import time
+from collections import OrderedDict, deque
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
 from autosplit.errors import ConfigError, MachineError
 from autosplit.hardware.cluster import connection
 from autosplit.hardware.cluster.connection import connected, put, write_files
+from autosplit.hardware.cluster.pipeline import RayReplica
 
 
 def test_without_ray_its_extra_is_named(monkeypatch):
@@ -94,3 +99,17 @@ def test_the_content_of_a_file_is_put_once(ray, monkeypatch, tmp_path):
     assert [put(file, "a"), put(file, "b"), put(file, "a")] == [1, 2, 1]
     # The one used longest ago goes where they are many bytes.
     assert [put(file, "c"), put(file, "a"), put(file, "b")] == [3, 1, 4]
+
+
+def test_two_lanes_of_a_replica_give_up_a_state_once():
+    class Slow(deque):
+        def __len__(self):
+            count = super().__len__()
+            time.sleep(0.1)  # the other lane comes
+            return count
+
+    locks = {"_sending": threading.Lock(), "_receiving": threading.Lock()}
+    replica = Mock(unused=Slow([7]), _sent=0, _received=0, **locks)
+    replica._submit = lambda request: lambda timeout: []
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(partial(RayReplica.run, replica), [[], []])) == [[], []]
