@@ -491,6 +491,8 @@ def test_the_command_serves_an_export_until_it_is_ended(tmp_path):
 def one_stage(runtime="onnxruntime", batch=1, dtype="float32"):
     document = sound(dtype)
     replicas = [{"device": "cores:0-1"}, {"device": "cores:2-3"}]
+    for port in (*document["stages"][0]["inputs"], *document["stages"][0]["outputs"]):
+        port["shape"][0] *= batch
     stage = document["stages"][0] | {"runtime": runtime, "replicas": replicas}
     measured = {"points": [], "lone_ms": 1.0, "capacity": 9.0, "delay_ms": 2.5}
     return document | {"stages": [stage], "batch": batch, "load": measured}
@@ -518,11 +520,12 @@ def test_triton_reads_how_an_export_was_measured(batch):
     assert [group.count for group in config.instance_group] == [2]
     assert config.parameters["intra_op_thread_count"].string_value == "2"
     (port, *_), (described, *_) = config.input, sound()["model"]["inputs"]
-    assert (port.name, config.max_batch_size) == (described["name"], batch if batch > 1 else 0)
+    size = described["shape"][0] * batch if batch > 1 else 0
+    assert (port.name, config.max_batch_size) == (described["name"], size)
     assert list(port.dims) == (described["shape"][1:] if batch > 1 else described["shape"])
     assert config.HasField("dynamic_batching") == (batch > 1)
     if batch > 1:
-        assert list(config.dynamic_batching.preferred_batch_size) == [4]
+        assert list(config.dynamic_batching.preferred_batch_size) == [size]
         assert config.dynamic_batching.max_queue_delay_microseconds == 2500
 
 
@@ -536,8 +539,9 @@ def test_names_are_texts_for_triton():
 def test_openvino_model_server_reads_how_an_export_was_measured():
     document = json.loads(hinted(one_stage("openvino", 4), "ovms"))
     (config,) = [entry["config"] for entry in document["model_config_list"]]
-    assert (config["name"], config["batch_size"]) == (sound()["model"]["name"], "4")
+    assert (config["name"], config["batch_size"]) == (sound()["model"]["name"], "8")  # of 2 rows
     assert config["plugin_config"] == {"NUM_STREAMS": "2", "INFERENCE_NUM_THREADS": "4"}
+    assert "batch_size" not in hinted(one_stage("openvino"), "ovms")
 
 
 def test_ray_serve_reads_how_an_export_was_measured():

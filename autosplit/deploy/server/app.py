@@ -326,8 +326,7 @@ def _json(
 ) -> Response:
     from starlette.responses import Response
 
-    content = json.dumps(document)
-    return Response(content, status, headers, media_type="application/json")
+    return Response(json.dumps(document), status, headers, media_type="application/json")
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -35,17 +35,18 @@ def hint(document: Manifest, server: str) -> str:
 def _triton(document: Manifest) -> str:
     """A ``config.pbtxt``: instances and threads, and for a batch the dynamic batcher."""
     stage, batch, delay = document.stages[0], document.batch, _delay_ms(document)
+    size = stage.inputs[0].shape[0] if batch > 1 else 0  # an item may have several rows
     lines = [
         f"name: {_text(document.model.name)}",
         f'backend: "{package_of(stage.runtime)}"',
-        f"max_batch_size: {batch if batch > 1 else 0}",
+        f"max_batch_size: {size}",
     ]
     for kind, ports in (("input", document.model.inputs), ("output", document.model.outputs)):
         lines += [f"{kind} [ {_triton_port(port, batch)} ]" for port in ports]
     lines.append(f"instance_group [ {{ count: {len(stage.replicas)} kind: KIND_CPU }} ]")
     if batch > 1:
         lines.append(
-            f"dynamic_batching {{ preferred_batch_size: [ {batch} ] "
+            f"dynamic_batching {{ preferred_batch_size: [ {size} ] "
             f"max_queue_delay_microseconds: {round(1e3 * delay)} }}"
         )
     key = "intra_op_thread_count" if stage.runtime == "onnxruntime" else "INFERENCE_NUM_THREADS"
@@ -65,12 +66,13 @@ def _text(name: str) -> str:
 
 def _ovms(document: Manifest) -> str:
     """The ``config.json`` of OpenVINO Model Server."""
-    streams = len(document.stages[0].replicas)
+    stage, streams = document.stages[0], len(document.stages[0].replicas)
+    size = {"batch_size": str(stage.inputs[0].shape[0])} if document.batch > 1 else {}
     threads = streams * _threads(document)
     config = {
         "name": document.model.name,
         "base_path": f"/models/{document.model.name}",
-        "batch_size": str(document.batch),
+        **size,
         "target_device": "CPU",
         "plugin_config": {"NUM_STREAMS": f"{streams}", "INFERENCE_NUM_THREADS": f"{threads}"},
     }

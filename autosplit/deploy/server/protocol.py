@@ -210,9 +210,8 @@ def _type(name: str, tensor: Mapping[str, Any]) -> tuple[np.dtype[Any], tuple[in
             f"input '{name}' has the datatype {datatype!r}; those here are {known}"
         ) from None
     # The product of more sizes, or of larger ones, would take long.
-    sizes: list[Any] = [None]
-    if isinstance(shape, list) and len(shape) <= _MOST_DIMENSIONS:
-        sizes = shape
+    is_list = isinstance(shape, list) and len(shape) <= _MOST_DIMENSIONS
+    sizes: Any = shape if is_list else [None]
     if not all(type(n) is int and 0 <= n <= _MOST_SIZE for n in sizes):
         raise ConfigError(f"input '{name}' has the shape {shape!r:.200}; give a list of sizes")
     return dtype, tuple(sizes)
