@@ -223,7 +223,7 @@ class Engine:
         text, cause = self._failure
         reason = f"{type(cause).__name__}: {line_of(cause)}"
         items = ", ".join(map(str, sorted(self._lost_items)))
-        losses = f"; items inside: {items}" if items else ""
+        losses = f"; {'batches' if self._isolates else 'items'} inside: {items}" if items else ""
         streams = self.streams.lost
         losses += f"; lost streams: {', '.join(streams)}" if streams else ""
         closed = Closed(f"{text}: {reason}; the pipeline is closed{losses}")
