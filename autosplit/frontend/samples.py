@@ -79,7 +79,7 @@ def _draw(
     if dtype.kind == "f":
         scale = _SCALES[item % len(_SCALES)]
         array = np.asarray(scale * generator.standard_normal(shape)).astype(dtype)
-        return np.abs(array) if item % len(_SCALES) == 3 else array
+        return np.abs(array, out=array) if item % len(_SCALES) == 3 else array
     limits = np.iinfo(np.int8 if dtype.kind == "b" else dtype)
     if below is None and dtype.itemsize <= 2 and item % 2 and dtype.kind != "b":
         return np.asarray(generator.integers(limits.min, limits.max, shape, dtype, endpoint=True))
