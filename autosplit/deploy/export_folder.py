@@ -70,7 +70,7 @@ def replace_export(folder: Path) -> Iterator[tuple[Path, str]]:
             with contextlib.suppress(ConfigError):  # none is there, or one that cannot be read
                 old_files = manifest_file.read(folder).files
             # Two generations alternate: stage0.so, stage0-2.so, stage0.so again.
-            yield Path(hidden), "" if all("-2" in name for name in old_files) else "-2"
+            yield Path(hidden), "-2" if old_files and "-2" not in " ".join(old_files) else ""
             _switch(Path(hidden), folder, old_files)
     except Exception as error:
         if is_new:

@@ -43,13 +43,15 @@ for last in itertools.count(1):
 
 
 def write(folder, content):
-    """Export three stages that hold ``content`` and their numbers."""
+    """Export three stages that hold ``content`` and their numbers, and a program."""
     with replace_export(folder) as (new, suffix):
         document = sound()
         for index, entry in enumerate(document["stages"]):
             file = new / f"stage{index}{suffix}.so"
             file.write_text(f"{content} {index}")
             entry.update(file=file.name, sha256=digest(f"{content} {index}"))
+        (new / "run.py").write_text("run")
+        document["program"] = {"run.py": digest("run")}
         document["verdict"] = content
         parsed = manifest_file.Manifest.model_validate(document)
         manifest_file.write(parsed, new / "split.json")
@@ -73,7 +75,7 @@ def test_an_export_has_plain_names_that_all_can_read_whatever_a_killed_one_left(
     (leftover / "stage0.so").write_text("half")
     write(folder := tmp_path / "deep" / "out", "new")
     write(tmp_path / "new", "new")
-    plain = ["split.json", "stage0.so", "stage1.so", "stage2.so"]
+    plain = ["run.py", "split.json", "stage0.so", "stage1.so", "stage2.so"]
     assert names(folder) == names(tmp_path / "new") == plain
     assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o644}
 
