@@ -32,7 +32,8 @@ def copy(study: optuna.Study, record: Study) -> optuna.Study:
     if len(study.directions) == 1:
         target.set_metric_names([METRICS[objective_of(record.record.config)]])
     target.set_user_attr("verdict", record.record.verdict.text)
-    for trial, read in zip(study.get_trials(deepcopy=False), record.trials, strict=True):
+    # A trial of a running study may have begun after ``record`` was read.
+    for trial, read in zip(study.get_trials(deepcopy=False), record.trials, strict=False):
         target.add_trial(_bare(trial, read))
     return target
 

@@ -63,6 +63,13 @@ def test_a_running_study_can_be_watched(database, monkeypatch):
     assert "Trial 14 is being measured, cut after &lt;conv&gt;, predicted 12.5 ms." in body
 
 
+def test_a_trial_that_begins_after_the_study_was_read_is_left_out(database):
+    study = optuna.load_study(study_name="fire", storage=f"sqlite:///{database}")
+    record = app.read(study)
+    study.ask()
+    assert len(app.copy(study, record).trials) == len(record.trials)
+
+
 def test_a_study_that_goes_away_is_still_shown(database, monkeypatch, capsys):
     monkeypatch.setattr(app, "REFRESH", 0.0)
     with dashboard(find_study(str(database))) as client:
