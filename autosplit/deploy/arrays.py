@@ -12,6 +12,7 @@ from autosplit.deploy.export_folder import checked
 from autosplit.deploy.manifest import ArraysPart, Manifest
 from autosplit.errors import ConfigError
 from autosplit.files import sha256
+from autosplit.hardware.runtimes.arrays import dtype_of
 
 if TYPE_CHECKING:
     from autosplit.hardware.measurement.reference import Outputs
@@ -70,16 +71,20 @@ def read_reference(folder: Path, document: Manifest, initial: Outputs) -> tuple[
             "the export has no reference outputs; give the original model with --model FILE"
         )
     sides: dict[str, dict[int, dict[str, Any]]] = {"in": {}, "out": {}, "after": {}}
+    ports = [port for stage in document.stages for port in stage.inputs]
+    dtypes = {port.name: port.dtype for port in (*ports, *document.model.outputs)}
     name = document.reference.file
     try:
         for key, array in read_arrays(folder, document.reference).items():
             number, side, tensor = key.split("/", 2)
+            if array.dtype.kind == "V":  # saved without the name of a type that numpy lacks
+                array = array.view(dtype_of(dtypes[tensor]))
             sides[side].setdefault(int(number), {})[tensor] = array
         numbers = sorted(sides["in"])
         outputs = [sides["out"][number] for number in numbers]
         if not numbers:
             raise ValueError("no items")
-    except (KeyError, ValueError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(
             f"'{folder / name}' has no reference outputs ({error}); export the split again"
         ) from error

@@ -176,21 +176,10 @@ def bench(
     # The gaps are those of single results, while the period averages over groups of them.
     scale = measure.MS / pipeline.batch
     gaps = tuple((after - before) * scale for before, after in pairwise(ends))
-    return BenchResult(
-        period,
-        latency,
-        gaps,
-        pipeline.batch * len(ends),
-        pipeline.batch * warm_up,
-        busy_ms,
-        pipeline.places,
-        events,
-        submitted,
-        pipeline.wiring,
-        tuple(stage.runtime for stage in document.stages),
-        reasons,
-        test,
-    )
+    runtimes = tuple(stage.runtime for stage in document.stages)
+    timed, untimed = pipeline.batch * len(ends), pipeline.batch * warm_up
+    run = pipeline.places, events, submitted, pipeline.wiring, runtimes
+    return BenchResult(period, latency, gaps, timed, untimed, busy_ms, *run, reasons, test)
 
 
 def _original_model(document: Manifest, model: Path | None) -> Path | None:

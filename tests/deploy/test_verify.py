@@ -3,6 +3,7 @@ import platform
 import sys
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -16,6 +17,7 @@ from autosplit.files import sha256
 from autosplit.frontend.importing import digest
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.measurement import disturbance, open_loop
+from autosplit.hardware.measurement.parity import compare
 from tests.deploy.exports import sound, swap_sources
 
 
@@ -128,13 +130,15 @@ def test_recorded_outputs_that_are_none_are_named(export, content, problem):
         verify(export.folder)
 
 
-def test_the_name_of_a_recorded_tensor_may_hold_slashes(tmp_path):
-    file = tmp_path / "reference.npz"
-    np.savez(file, **{"0/in/deep/x": np.ones(1), "0/out/deep/er/y": np.zeros(1)})
+def test_a_recorded_tensor_keeps_its_type_and_its_name_may_hold_slashes(tmp_path):
+    file, rounded = tmp_path / "reference.npz", np.ones(1, ml_dtypes.bfloat16)
+    arrays = {"0/in/deep/x": np.ones(1), "0/out/deep/er/z": np.zeros(1), "0/out/y": rounded}
+    np.savez(file, **arrays)
     recorded = {"reference": {"file": file.name, "sha256": sha256(file)}}
-    document = Manifest.model_validate(sound() | recorded)
+    document = Manifest.model_validate(sound("bfloat16") | recorded)
     expected, _ = read_reference(tmp_path, document, {})
-    assert ([*expected.items[0]], [*expected.along[0]]) == (["deep/x"], ["deep/er/y"])
+    assert ([*expected.items[0]], [*expected.along[0]]) == (["deep/x"], ["deep/er/z", "y"])
+    assert compare(expected.along, [{"deep/er/z": np.zeros(1), "y": rounded}]).equal
 
 
 def test_special_values_show_a_stage_that_hides_nan(export, monkeypatch):
