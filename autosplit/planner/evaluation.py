@@ -69,6 +69,11 @@ def evaluate(costs: CostModel, stages: Sequence[Stage]) -> Plan:
         SplitError: The stages are no legal split, or have a row without costs or no replica.
     """
     check_stages(costs, [stage.ops for stage in stages])
+    for number, stage in enumerate(stages):
+        unknown = [o.row for o in stage.options if o.row not in costs.row_index]
+        if unknown or stage.replicas < 1:
+            problem = f"a row without costs, {unknown[0]}" if unknown else "no replica"
+            raise SplitError(f"stage {number} has {problem}; give one in a row of the costs")
     received: list[list[int]] = [[] for _ in stages]
     sent: list[list[int]] = [[] for _ in stages]
     bytes_moved = 0.0
@@ -90,14 +95,8 @@ def evaluate(costs: CostModel, stages: Sequence[Stage]) -> Plan:
         periods.append(period_of(costs, stage, times))
         latencies.append(max(times) * stage.options[0].row.batch)
         memory.append(_memory(costs, stage, *tensors))
-    return Plan(
-        stages=tuple(stages),
-        loads=tuple(loads),
-        periods=tuple(periods),
-        latency=math.fsum(latencies),
-        bytes_moved=bytes_moved,
-        memory=tuple(memory),
-    )
+    sums = tuple(loads), tuple(periods), math.fsum(latencies)
+    return Plan(tuple(stages), *sums, bytes_moved, tuple(memory))
 
 
 def fits(costs: CostModel, plan: Plan) -> bool:

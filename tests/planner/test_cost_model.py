@@ -56,6 +56,12 @@ def test_ops_that_no_runtime_separates_are_one_group():
         evaluate(costs, halves)
 
 
+@pytest.mark.parametrize("options", [(), (Option(Row(), 0),), (Option(Row("gpu")),)])
+def test_a_stage_without_a_replica_or_in_a_row_without_costs_is_refused(options):
+    with pytest.raises(SplitError, match=r"stage 0 has (no replica|a row without costs, Row)"):
+        evaluate(PAIR, [Stage((0, 1), options)])
+
+
 def plain_cost(costs, stages):
     """(loads, memory, bytes moved) of stages of (ops, row) in the plainest way, as exact fractions.
 
