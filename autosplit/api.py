@@ -23,6 +23,7 @@ from autosplit.hardware.compiled_model import CompiledModel
 from autosplit.hardware.devices import device
 from autosplit.hardware.devices.device import Cores, Device
 from autosplit.hardware.devices.rpc import reached
+from autosplit.hardware.execution.batches import MOST as MOST_BATCH
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import Wiring, part
 from autosplit.hardware.measurement.results import Profile, SplitResults
@@ -543,6 +544,8 @@ def measured_profiles(
     model: CompiledModel, devices: Sequence[Device], batches: Sequence[int] | str = SINGLE
 ) -> list[Profile]:
     """The op times of each runtime on each of ``devices``, measured or from the cache."""
+    if not isinstance(batches, str) and max(batches, default=1) > MOST_BATCH:
+        raise ConfigError(f"batch is {max(batches)}; give at most {MOST_BATCH}")
     model.check(devices)
     with reached(devices):
         return batched_profiles(model, devices, batches)

@@ -64,6 +64,7 @@ def folder(finished):
           for words in ("", "--cores 2 --stages 2")),
         *((f"plan g.json --stages {count}", 2, "--stages") for count in ("0", "1.5")),
         ("plan g.json --cores 0", 2, "--cores"),
+        ("plan net.onnx --stages 2 --batch 1,5000", 2, "batch is 5000; give at most 4096"),
         ("plan g.json --stages 5", 1, "5 stages are too many"),
         ("plan g.json --stages 2 --memory 15", 1, "memory"),
         *((f"plan g.json --stages 2 {option} {value}", 2, option) for option, value in (
