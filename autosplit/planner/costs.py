@@ -176,7 +176,10 @@ class CostModel:
     def without_states(self, names: Collection[str]) -> CostModel:
         """The same costs without the groups that the states of these names bind."""
         dropped = {ops for name, ops in self.states if name in names}
-        return replace(self, groups=tuple(ops for ops in self.groups if ops not in dropped))
+        groups = tuple(ops for ops in self.groups if ops not in dropped)
+        of_rows = (tuple(ops for ops in row.groups if ops not in dropped) for row in self.rows)
+        rows = tuple(replace(row, groups=ops) for row, ops in zip(self.rows, of_rows, strict=True))
+        return replace(self, rows=rows, groups=groups)
 
 
 def disjoint(sets: Iterable[int]) -> list[int]:

@@ -110,8 +110,8 @@ def chained(**states):
     net = graph([("a", "xg"), ("b", "ah"), ("c", "bi")], "xghi", "abc")
     paired = tuple(State(name, f"{name}_next", tensor) for name, tensor in states.items())
     net = replace(net, states=paired)
-    costs = cost_table(net, [Profile("", (1.0,) * 3, (0.0,) * 3)])
-    return costs.with_groups(net.ops_of_states)
+    times = [Profile("", (1.0,) * 3, (0.0,) * 3)]
+    return cost_table(net, times, keep_together={"": net.ops_of_states})
 
 
 @pytest.mark.parametrize(
