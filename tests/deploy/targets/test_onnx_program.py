@@ -1,6 +1,9 @@
 import json
+import select
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -75,6 +78,18 @@ def test_the_python_program_says_that_it_runs_one_replica(tmp_path):
     command = [sys.executable, tmp_path / "run.py"]
     done = subprocess.run(command, input=b"", capture_output=True, timeout=60)
     assert b"run.py runs one of 3 replicas of stage1" in done.stderr
+
+
+def test_the_python_program_answers_an_item_before_the_next_one_comes(tmp_path):
+    port = {"name": "x", "dtype": "uint8", "shape": [1]}
+    wiring = {"pipeline": [], "inputs": [port], "outputs": [{"name": "x", "tensor": "x"}]}
+    (tmp_path / "pipeline.json").write_text(json.dumps(wiring))
+    program = shutil.copy(Path(onnx_program.__file__).parent / "onnx" / "run.py", tmp_path)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "bufsize": 0, "env": {}}
+    with subprocess.Popen([sys.executable, program], **pipes) as running:
+        running.stdin.write(b"a")
+        assert select.select([running.stdout], [], [], 20)[0]
+        assert running.stdout.read(1) == b"a"
 
 
 @pytest.mark.integration

@@ -78,3 +78,4 @@ for entry, *ends in zip(WIRING["pipeline"], queues, queues[1:], strict=False):
 while (item := queues[-1].get()) is not None:
     for output in WIRING["outputs"]:
         sys.stdout.buffer.write(item[output["tensor"]].tobytes())
+    sys.stdout.buffer.flush()  # since the next item may depend on these outputs
