@@ -56,7 +56,7 @@ def k_best(
     try:
         for factor in _LIMITS:
             limit = math.inf if factor == math.inf else best.period * factor
-            plans = _plans(solutions, limit, k, deadline)[:k]
+            plans = _plans(best, solutions, limit, k, deadline)[:k]
             if len(plans) == k:
                 break
     except OutOfTime:
@@ -79,9 +79,9 @@ def front(
     The plans are in order of period. Raises as ``partition``.
     """
     best, solutions = solve(costs, question, deadline)
-    plans, complete = [best], best.optimal
+    plans, complete = [best], best.optimal and all(s.words is not None for s in solutions)
     try:
-        plans = _plans(solutions, math.inf, 1, deadline)
+        plans = _plans(best, solutions, math.inf, 1, deadline)
     except (OutOfTime, TooManyLabels):
         complete = False
     points: list[Plan] = []
@@ -97,14 +97,13 @@ def noted(plan: Plan, note: str) -> Plan:
 
 
 def _plans(
-    solutions: list[Solution], limit: float, k: int, deadline: Deadline | None
+    best: Plan, solutions: list[Solution], limit: float, k: int, deadline: Deadline | None
 ) -> list[Plan]:
     """The plans within a period that fewer than k others beat in period and latency, by rank."""
-    plans = []
+    # Where not all cuts are listed, the best plan was searched among more of them than these.
+    plans = [best] if any(solution.words is None for solution in solutions) else []
     for solution in solutions:
-        words = solution.words
-        if words is None:
-            words = cut_set.along_orders(solution.problem)
+        words = cut_set.along_orders(solution.problem) if solution.words is None else solution.words
         search = Search(solution.problem, words, solution.weights, deadline, limit)
         plans += [search.plan(path) for path in _Labels(search, limit, k).paths()]
     distinct = {plan.stages: plan for plan in plans}

@@ -38,6 +38,8 @@ def test_wide_graphs_have_next_best_splits_and_a_front_that_say_they_may_miss_so
     assert len({p.stages for p in plans}) == 3
     assert [p.period for p in plans] == sorted(p.period for p in plans)
     assert "legal cuts" in plans[0].note
+    firsts = [plans[0].period, front(model, halves)[0][0].period]
+    assert firsts == pytest.approx([plan(model, 2).period] * 2)
     assert not front(model, halves)[1]
     assert not partition(model, halves, max_period=math.inf).optimal
     assert plan(model, 3) == plan(model, 3)
