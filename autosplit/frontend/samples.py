@@ -62,14 +62,10 @@ def special_items(
                     [seed, number, 1, *name.encode("utf-8", "surrogatepass")]
                 )
                 places = generator.choice(array.size, max(1, array.size // 64), replace=False)
-                array.flat[places] = _special_value(number, array.dtype)
+                limits = np.finfo(array.dtype)
+                values = (np.nan, np.inf, -np.inf, limits.tiny / 4, -0.0, limits.max)
+                array.flat[places] = values[number % len(values)]
     return items
-
-
-def _special_value(number: int, dtype: np.dtype[Any]) -> Any:
-    limits = np.finfo(dtype)
-    values = (np.nan, np.inf, -np.inf, limits.tiny / 4, -0.0, limits.max)
-    return values[number % len(values)]
 
 
 def _draw(

@@ -96,11 +96,6 @@ def _slice(node: Node) -> Any:
     return node.converted(inputs=items)
 
 
-def _top_k(node: Node) -> Any:
-    """Convert opset 10 as 11: k is an input since opset 10, but to the importer only since 11."""
-    return node.converted(opset=11 if node.opset == 10 else node.opset)
-
-
 def _pow(node: Node) -> Any:
     """Cast the exponent, which may have any type, to the type of the base and of the result."""
     base, exponent = node.inputs
@@ -220,5 +215,6 @@ REWRITES: dict[str, Callable[[Node], Any]] = {
     "Pow": _pow,
     "Resize": _resize,
     "Slice": _slice,
-    "TopK": _top_k,
+    # k is an input since opset 10, but to the importer only since 11.
+    "TopK": lambda node: node.converted(opset=11 if node.opset == 10 else node.opset),
 }

@@ -62,12 +62,11 @@ class MainReader:
             self._read_alias(var, value)
             return
         name = unused(var.name, self._used_names)
+        outputs = [name]
         if isinstance(var.ty, relax.TupleType):
             names = [item_names.get(i, f"{name}.{i}") for i in range(len(var.ty.fields))]
-            outputs = [unused(item, self._used_names) for item in names]
-            self._values[var] = outputs
+            self._values[var] = outputs = [unused(item, self._used_names) for item in names]
         else:
-            outputs = [name]
             self._values[var] = name
             self._mark(var, name)
         reads = dict.fromkeys(flat(list(map(self._resolve, value.args))))

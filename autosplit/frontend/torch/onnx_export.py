@@ -174,12 +174,21 @@ def _decompositions(program: Any) -> dict[Any, Any]:
     table[aten.atleast_2d.Sequence] = lambda parts: list(map(torch.atleast_2d, parts))
     table[aten.atleast_3d.Sequence] = lambda parts: list(map(torch.atleast_3d, parts))
     table[aten.copy.default] = _copy
+    table[aten.scaled_dot_product_attention.default] = _attention
     return {op: function for op, function in table.items() if target_name(op) in _DECOMPOSED}
 
 
 def _copy(target: Any, source: Any, non_blocking: bool = False) -> Any:
     """Return the source: the exporter would read old values of the target to know their type."""
     return source.to(target.dtype).expand(target.shape).clone()
+
+
+def _attention(query: Any, key: Any, value: Any, mask: Any = None, *more: Any, **other: Any) -> Any:
+    """Attention by products; where a mask hides all keys it gives 0, the exporter's NaN."""
+    if mask is not None and mask.dtype == torch.bool:
+        mask = torch.where(mask, 0.0, -math.inf).to(query.dtype)
+    by_products = torch.ops.aten._scaled_dot_product_attention_math.default
+    return by_products(query, key, value, mask, *more, **other)[0]
 
 
 def _is_lacking(node: Any) -> bool:
