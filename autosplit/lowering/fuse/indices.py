@@ -217,7 +217,7 @@ def most_steps(
     values = {binding.var: binding.value for binding in bindings(main)}
     results = dict(zip(source.outputs, _fields(main.body.body, values), strict=True))
     names, limits = _names(source), []
-    first = {state.input: int(state.initial) for state in source.states if not state.initial.ndim}
+    first = {s.input: s.initial.item() for s in source.states if s.initial.size == 1}
     for name in pairs.keys() & ranges.keys():
         value: Any = results[pairs[name]]
         while value in values and isinstance(values[value], relax.Var):

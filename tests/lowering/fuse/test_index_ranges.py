@@ -1,6 +1,7 @@
 """Random integers are as wide as the net can take them; indices out of their tensor are refused."""
 
 import re
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
@@ -11,9 +12,11 @@ from autosplit import api, files
 from autosplit.deploy.verify import verify
 from autosplit.errors import ConfigError
 from autosplit.extras import relax, tvm
+from autosplit.frontend import importing
+from autosplit.frontend.source import SourceState
 from autosplit.hardware.measurement import measure
 from autosplit.hardware.measurement.measure import Budget
-from autosplit.lowering.fuse.indices import LOOKUPS, bound_lookups
+from autosplit.lowering.fuse.indices import LOOKUPS, bound_lookups, index_ranges, most_steps
 from tests.deploy.exports import Export
 from tests.nets import judge, net, onnxruntime_outputs
 
@@ -153,6 +156,15 @@ def test_a_step_beyond_the_length_of_a_cache_is_refused(save, tmp_path, tokens, 
         budget = Budget(seconds=0.01, items=20, latency_items=12)
         assert measure.latency(pipeline, items, budget).median > 0
         assert measure.period_and_busy(pipeline, items, budget, streams=2)[0].median > 0
+
+
+def test_a_counter_of_one_axis_may_have_begun_beside_a_state_that_is_infinite(save):
+    weights = {"s": np.array([1, 1]), "k": np.array([2]), "t": np.array(2, np.float32)}
+    source = importing.read(save(net(CACHE, weights)), {})
+    initial = {"n": np.array([5]), "c": np.array(np.inf)}
+    states = tuple(SourceState(name, name, f"{name}_out", a) for name, a in initial.items())
+    pairs = {state.input: state.output for state in states}
+    assert most_steps(replace(source, states=states), pairs, index_ranges(source)) == (2, 2)
 
 
 # lookups of TVM that are bound to their tensors
