@@ -156,7 +156,8 @@ def _depends(value: Any, depends: Mapping[Any, frozenset[Any]]) -> frozenset[Any
 
 def _look_up(call: Any, values: Mapping[Any, Any], depends: frozenset[Any]) -> _LookUp:
     sizes, index = _axis_sizes(call), call.args[1]
-    is_exact, is_wrapped = getattr(call.attrs, "mode", "fast") == "fast", False
+    is_exact = getattr(call.attrs, "mode", "fast") == "fast"
+    is_wrapped = operator(call) == "scatter_elements"  # its kernel takes negative indices
     low = high = 0  # bounds of the constants that are added to the elements
     while index in values:
         value, name = values[index], operator(values[index])

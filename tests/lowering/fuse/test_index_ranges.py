@@ -42,6 +42,8 @@ NETS = [
     ("(int64[2,1] i) => (float[2,6] y) { y = GatherND(w, i) }", {"w": (7, 6)}, (-7, 6), 7),
     ("(int64[2,1] i, float[2,4] u) => (float[9,4] y) { y = ScatterND(w, i, u) }",
      TABLE, (-9, 8), 9),
+    ("(int64[1,4] i, float[1,4] u) => (float[9,4] y) { y = ScatterElements<axis=0>(w, i, u) }",
+     TABLE, (-9, 8), 9),
     ("(int64[1] i) => (float[3,4] y) { j = Add(k, i) y = Gather(w, j) }",
      TABLE | {"k": np.array([2, 0, 1])}, (-9, 6), 7),
     ("(int64[1] i) => (float[4] y) { j = Gather(i, k) y = Gather(w, j) }",
