@@ -191,11 +191,6 @@ def _pairwise(node: Node) -> Any:
     return normalized(relax.op.divide(total, relax.const(len(node.inputs), node.dtype)))
 
 
-def _dropout(node: Node) -> Any:
-    """Return the input: a dropout that drops values was refused before."""
-    return node.inputs[0]
-
-
 def _cast(value: Any, like: Any) -> Any:
     """``value`` with the element type of ``like``."""
     dtype = str(like.ty.dtype)
@@ -209,7 +204,7 @@ REWRITES: dict[str, Callable[[Node], Any]] = {
     **dict.fromkeys(("Div", "Mul"), _by_zero),
     **dict.fromkeys(("Max", "Mean", "Min", "Sum"), _pairwise),
     "Compress": _compress,
-    "Dropout": _dropout,
+    "Dropout": lambda node: node.inputs[0],  # one that drops values was refused before
     "Equal": _equal,
     "LayerNormalization": _layer_normalization,
     "Pow": _pow,

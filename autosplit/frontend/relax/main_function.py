@@ -130,10 +130,12 @@ def bind_shapes(module: Any, shapes: Shapes) -> Any:
         ConfigError: The shapes do not fit the inputs.
         ModelError: An input is no tensor, or a size of it stays unknown.
     """
-    sizes_of = {param.name: _sizes(param) for param in module[ENTRY].params}
-    symbols = bound_symbols(sizes_of, of_one_item(sizes_of, shapes))
-    if symbols:
-        module = transform.BindSymbolicVars(symbols, ENTRY)(module)
+    for _ in range(2):  # once n is known, n * 2 has to agree with the shapes
+        sizes_of = {param.name: _sizes(param) for param in module[ENTRY].params}
+        shapes = of_one_item(sizes_of, shapes)
+        symbols = bound_symbols(sizes_of, shapes)
+        numbers = {size: n for size, n in symbols.items() if isinstance(size, tvm.tirx.Var)}
+        module = transform.BindSymbolicVars(numbers, ENTRY)(module) if numbers else module
     for param in module[ENTRY].params:
         require_static(param.name, _sizes(param))
         if str(param.ty.dtype) in ("", "void", "None"):

@@ -98,6 +98,16 @@ def test_dynamic_sizes_are_bound_by_shape():
             autosplit.load_model(source, shapes)
 
 
+def test_a_size_that_follows_from_another_may_be_given_too():
+    params = "x: R.Tensor(('n', 4), 'float32'), y: R.Tensor(('n * 2', 4), 'float32')"
+    body = "n = T.int64()\nout = R.concat((x, y), axis=0)\nreturn out"
+    source = module(function("main", body, params))
+    model = autosplit.load_model(source, {"x": (3, 4), "y": (6, 4)})
+    assert [i.shape for i in model.lowered.inputs] == [(3, 4), (6, 4)]
+    with pytest.raises(ConfigError, match="axis 0, which the model fixes to 6"):
+        autosplit.load_model(source, {"x": (3, 4), "y": (7, 4)})
+
+
 @pytest.mark.parametrize("functions", [("main",), ("main", "a"), ("main", "a", "b")])
 def test_a_function_that_calls_itself_is_refused_by_name(functions):
     text = "@I.ir_module\nclass M:\n"
