@@ -1,6 +1,7 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import autosplit
@@ -77,6 +78,18 @@ def test_every_convolution_and_a_call_take_time(save, runtime):
     assert len(profile.op_ms) == 3
     assert min(profile.op_ms) > 0
     assert 0 < profile.call_ms < math.inf  # which of them is longer depends on the machine
+
+
+def test_the_body_of_a_loop_takes_no_time_of_its_own(save):
+    text = """g (float[2,3] x) => (float[2,3] y) {
+        a = Relu(x)  q = Loop(three, , a) <body = b (int64 i, bool c, float[2,3] v)
+            => (bool co, float[2,3] vo) { co = Identity(c)  vo = Exp(v) }>  y = Neg(q)
+    }"""
+    model = autosplit.load_model(save(nets.net(text, {"three": np.array(3)})), runtime=ONNXRUNTIME)
+    submodel = model.runtime.submodel(model.stage_source.whole_stage)
+    for node in submodel.graph.node:
+        node.name = node.output[0]
+    assert {*model.runtime.time_nodes(submodel, *model.items(1), HERE, 0.01)[0]} == {*"aqy"}
 
 
 @pytest.mark.parametrize(

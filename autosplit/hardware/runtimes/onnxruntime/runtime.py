@@ -99,7 +99,8 @@ class OnnxruntimeRuntime(SubmodelRuntime):
         with tempfile.TemporaryDirectory(prefix="autosplit-profile-") as folder:
             samples = _run_rounds(submodel, item, cores, Path(folder), seconds)
             optimised = onnx.load(str(Path(folder, "optimised.onnx")), load_external_data=False)
-            return samples, executed_nodes(self.original, optimised)
+            nodes = executed_nodes(self.original, optimised)  # without those inside a loop
+            return {name: samples[name] for name in nodes if name in samples}, nodes
 
     @classmethod
     def load_stages(cls, file: Path, spec: StageSpec, devices: Sequence[Device]) -> list[Stage]:
@@ -171,7 +172,6 @@ def _run_rounds(
     )
     feed = {i.name: item[i.name] for i in session.get_inputs()}
     max_rounds = _MAX_EVENTS // (len(submodel.graph.node) + 2)
-
     on_cores(cores, lambda: repeated_ms(lambda: session.run(None, feed), seconds, most=max_rounds))
     samples: dict[str, list[float]] = {}
     for event in json.loads(Path(session.end_profiling()).read_text(encoding="utf-8")):
