@@ -191,6 +191,17 @@ def test_equal_kernels_in_another_order_have_a_profile_of_their_own(save, monkey
     assert keys[0] != keys[1]
 
 
+def test_a_model_with_states_has_a_profile_of_its_own(save, monkeypatch):
+    """onnxruntime writes into the memory of a state, and copies the same tensor otherwise."""
+    keys, empty = set(), Profile("", (), ())
+    monkeypatch.setattr(profile_cache, "cached", lambda key, *_: keys.add(key) or empty)
+    path = save(net("g (float[4] x, float[4] h) => (float[4] next) { next = Add(x, h) }"))
+    for states in (None, {"h": "next"}):
+        model = api.load_model(path, runtime="onnxruntime", states=states)
+        model.profile(api.device.along(1)[0])
+    assert len(keys) == 2
+
+
 @pytest.fixture
 def empty_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("AUTOSPLIT_CACHE", str(tmp_path))

@@ -113,7 +113,7 @@ class SubmodelRuntime(Runtime):
             return self._calibrated(shares.profile(cores, samples), item, cores, seconds / 4)
 
         ops = ",".join(op.name for op in source.graph.ops)
-        model = self.versions, source.sha256, source.input_shapes, ops
+        model = self.versions, source.sha256, source.input_shapes, ops, repr(source.graph.states)
         return profile_cache.cached(("calibrated", *model, str(device), machine()), measure, force)
 
     def _calibrated(self, profile: Profile, item: Item, cores: Cores, seconds: float) -> Profile:
