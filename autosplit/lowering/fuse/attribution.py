@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autosplit.extras import relax, tvm
+from autosplit.extras import relax, tvm, tvm_ffi
 from autosplit.frontend.relax.expressions import callee, flat, resolve, variables
 from autosplit.frontend.relax.main_function import bindings
 from autosplit.frontend.source import SourceModel, marked
@@ -131,11 +131,11 @@ class FlatCalls:
         return number
 
     def _key(self, call: Any, environment: Environment) -> tuple[Any, ...]:
-        """What a call runs and the contents of its arguments.
+        """What a call runs, its attributes and the contents of its arguments.
 
         Calls with the same key are interchangeable, since a pass may reorder them.
         """
-        key: list[Any] = [callee(call)]
+        key: list[Any] = [callee(call), tvm_ffi.structural_hash(call.attrs)]
         arguments = [a for a in call.args if not isinstance(a, tvm.ir.GlobalVar)]
         for kind, *content in flat([_content_of(a, environment) for a in arguments]):
             if kind == "call":

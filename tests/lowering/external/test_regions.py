@@ -80,6 +80,15 @@ def test_neighbours_in_a_stage_of_an_export_become_one_region_if_they_may(
     assert sorted(map(len, reference.layers())) == layers
 
 
+def test_layers_that_differ_in_attributes_alone_keep_their_names(load, reference):
+    text = """g (float[1,4,6,6] x) => (float[1,4,6,6] y) {
+        a = Conv<pads=[1,1,1,1]>(x, w)  b = Conv<pads=[2,2,2,2],dilations=[2,2]>(x, w)
+        c = Exp(b)  s = Add(a, c)  y = Relu(s)
+    }"""
+    model = load(nets.net(text, {"w": (4, 4, 3, 3)}))
+    assert {op.sources for op in external(model)} == {("a", "s", "y"), ("b",)}
+
+
 def test_a_marker_at_the_edge_stays_outside(load, reference):
     proto = nets.net(
         """g (float16[1,4,6,6] x) => (float16[1,4,6,6] y) {
