@@ -92,7 +92,7 @@ class OnnxModel:
         return helper.make_model(
             graph,
             opset_imports=self.proto.opset_import,
-            ir_version=self.proto.ir_version,
+            ir_version=max(self.proto.ir_version, 4),  # before, weights had to be inputs
             producer_name="autosplit",
         )
 

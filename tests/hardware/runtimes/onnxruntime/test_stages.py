@@ -3,6 +3,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import onnx
 import pytest
 
 import autosplit
@@ -96,6 +97,15 @@ def test_large_weights_lie_beside_a_stage_and_are_checked(load, tmp_path, monkey
     data.write_bytes(data.read_bytes()[:-1] + b"\1")
     with pytest.raises(ConfigError, match="it was changed"):
         autosplit.load(tmp_path)
+
+
+def test_a_stage_of_an_old_file_is_a_valid_model(load):
+    proto = nets.net(
+        "g (float[4,4] w, float[2,4] x) => (float[2,4] y) { y = MatMul(x, w) }", {"w": (4, 4)}
+    )
+    proto.ir_version = 3
+    model = load(proto)
+    onnx.checker.check_model(model.runtime.submodel(model.stage_source.whole_stage))
 
 
 def test_a_manifest_whose_ports_are_not_the_models_is_refused(load, tmp_path):
