@@ -15,6 +15,7 @@ import numpy as np
 from autosplit.errors import ConfigError, ModelError, explained
 from autosplit.extras import require, tvm
 from autosplit.frontend.onnx import file, importer
+from autosplit.frontend.onnx.nodes import graphs_in
 from autosplit.frontend.shapes import Shapes, bound_symbols, of_one_item
 from autosplit.frontend.source import SourceModel, unused
 from autosplit.frontend.torch import checks
@@ -65,8 +66,9 @@ def convert(program: Any, name: str, shapes: Shapes | None = None, batch: int = 
     proto, decomposed, states = export(program, outputs)
     proto = file.prepared(proto, _static_shapes(decomposed, shapes or {}), batch)
     nodes = named_nodes(proto.graph, decomposed, program)
-    for node in proto.graph.node:
-        del node.metadata_props[:]  # they hold paths of source files, and would be exported
+    for graph in graphs_in(proto.graph):
+        for node in graph.node:
+            del node.metadata_props[:]  # they hold paths of source files, and would be exported
     successors, used = {state.output: None for state in states}, set()
     added = [output for output in successors if output not in outputs]
     # A result that is returned twice has two names.

@@ -91,6 +91,8 @@ def test_a_choice_is_one_op_that_onnxruntime_computes():
     model = autosplit.load_model(exported(choice, torch.randn(3)), runtime="onnxruntime")
     assert [op.sources for op in model.graph.ops if op.opaque] == [("cond",)]
     judge(model, model.split([]))
+    submodel = model.runtime.submodel(model.stage_source.whole_stage)
+    assert b"stack_trace" not in submodel.SerializeToString()
 
 
 class Bomb:
