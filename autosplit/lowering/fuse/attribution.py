@@ -89,11 +89,7 @@ class FlatCalls:
 
     def name(self, content: Any) -> str | None:
         """The source tensor of a content; None if no source tensor matches."""
-        if content[0] != "call":
-            return None
-        _, number, item = content
-        name: str | None = self.tensors[number].get(item)
-        return name
+        return self.tensors[content[1]].get(content[2]) if content[0] == "call" else None
 
     @property
     def channels_last(self) -> frozenset[str]:
@@ -258,7 +254,9 @@ def folded_reasons(source: SourceModel) -> list[str]:
 
 
 def _reason(source: SourceModel, outputs: Sequence[str], is_live: bool, depends: bool) -> str:
-    if outputs and all(t in source.constants or t in source.alias for t in outputs):
+    if not outputs:
+        return "left out by torch's exporter"
+    if all(t in source.constants or t in source.alias for t in outputs):
         # A dropout passes on its input as the first output; its second, the mask, is a constant.
         if outputs[0] in source.alias and outputs[0] not in source.constants:
             return f"identity: passes '{source.alias[outputs[0]]}' on"

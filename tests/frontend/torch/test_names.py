@@ -61,6 +61,7 @@ def test_every_node_has_its_name(runtime):
     calls = {node.name for node in program.graph.nodes if node.op == "call_function"}
     assert sources | folded == {name for name in calls if not name.startswith("getitem")}
     assert {"dropout", "clone"} <= folded
+    assert not any("dead" in node.reason for node in model.graph.folded)
     judge(model, model.split([["linear"], ["linear_1"]]))
 
 
