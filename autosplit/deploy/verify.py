@@ -177,9 +177,21 @@ def bench(
     scale = measure.MS / pipeline.batch
     gaps = tuple((after - before) * scale for before, after in pairwise(ends))
     runtimes = tuple(stage.runtime for stage in document.stages)
-    timed, untimed = pipeline.batch * len(ends), pipeline.batch * warm_up
-    run = pipeline.places, events, submitted, pipeline.wiring, runtimes
-    return BenchResult(period, latency, gaps, timed, untimed, busy_ms, *run, reasons, test)
+    return BenchResult(
+        period,
+        latency,
+        gaps,
+        pipeline.batch * len(ends),
+        pipeline.batch * warm_up,
+        busy_ms,
+        pipeline.places,
+        events,
+        submitted,
+        pipeline.wiring,
+        runtimes,
+        reasons,
+        test,
+    )
 
 
 def _original_model(document: Manifest, model: Path | None) -> Path | None:

@@ -95,8 +95,14 @@ def evaluate(costs: CostModel, stages: Sequence[Stage]) -> Plan:
         periods.append(period_of(costs, stage, times))
         latencies.append(max(times) * stage.options[0].row.batch)
         memory.append(_memory(costs, stage, *tensors))
-    sums = tuple(loads), tuple(periods), math.fsum(latencies)
-    return Plan(tuple(stages), *sums, bytes_moved, tuple(memory))
+    return Plan(
+        stages=tuple(stages),
+        loads=tuple(loads),
+        periods=tuple(periods),
+        latency=math.fsum(latencies),
+        bytes_moved=bytes_moved,
+        memory=tuple(memory),
+    )
 
 
 def fits(costs: CostModel, plan: Plan) -> bool:
