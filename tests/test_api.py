@@ -9,7 +9,7 @@ import pytest
 
 import autosplit
 from autosplit import api, planner
-from autosplit.errors import AutosplitError, ConfigError, Infeasible
+from autosplit.errors import AutosplitError, Infeasible
 from autosplit.hardware.measurement.results import LinkCost, Profile
 from tests.nets import judge
 
@@ -85,6 +85,7 @@ def test_a_replica_has_its_memory_limit(branches):
         ({"stages": 2, "memory": 1e9}, "memory and streams are for cores=N"),
         ({"streams": 2}, "memory and streams are for cores=N"),
         ({"stages": "auto", "devices": "cores:0"}, "devices is 'cores:0'; give a list of"),
+        *(({"cores": 1, "batch": batch}, "batch is") for batch in (0, "all", 1.5, [0])),
         ({"stages": 1, "devices": [0]}, "device 0 is not a string"),
     ],
 )
@@ -92,13 +93,6 @@ def test_arguments_of_plan_that_make_no_sense_are_refused(branches, arguments, l
     with pytest.raises(AutosplitError) as error:
         autosplit.plan(branches, **arguments)
     assert line in str(error.value)
-
-
-def test_one_text_is_no_list_of_devices(branches, tmp_path):
-    split = branches.split([["first"]])
-    for method in (split.pipeline, lambda devices: split.export(tmp_path, devices)):
-        with pytest.raises(ConfigError, match="devices is 'cores:0'; give a list"):
-            method(devices="cores:0")
 
 
 def test_threads_are_weighed_where_more_of_them_are_faster(branches, monkeypatch):

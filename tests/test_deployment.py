@@ -1,7 +1,7 @@
 import pytest
 
 from autosplit import deployment
-from autosplit.deployment import Deployment, Option, Row, Stage, cores_of
+from autosplit.deployment import Deployment, Option, Row, Stage
 
 
 def test_a_split_leaves_out_empty_stages_and_has_its_replicas_on_the_next_devices():
@@ -44,13 +44,6 @@ def test_a_replica_takes_the_first_free_device_of_its_kind():
 
 
 @pytest.mark.parametrize(
-    ("device", "cores"), [("cores:3", (3,)), ("cores:0-2,2,7", (0, 1, 2, 7)), ("cuda:0", ())]
-)
-def test_the_cores_of_a_device(device, cores):
-    assert cores_of(device) == cores
-
-
-@pytest.mark.parametrize(
     ("device", "plain", "resources"),
     [("cores:0,2", "cores:0,2", ("core 0", "core 2")),
      ("ray:a/cores:0-1", "cores:0-1", ("ray:a/core 0", "ray:a/core 1")),
@@ -61,9 +54,3 @@ def test_the_cores_of_a_device(device, cores):
 def test_what_stages_on_one_device_share(device, plain, resources):
     assert deployment.on_its_machine(device) == plain
     assert deployment.resources_of(device) == resources
-
-
-def test_numbers_that_no_cores_have_are_refused_and_fill_no_memory():
-    for cores in ("0-99999999999", "2-1"):
-        with pytest.raises(ValueError, match=f"{cores} is no range"):
-            cores_of(f"cores:{cores}")

@@ -1,6 +1,5 @@
 import pytest
 
-from tests.build import node, onnx_model, value
 from tests.nets import net
 
 
@@ -31,11 +30,6 @@ def test_a_node_is_found(as_text, as_json, branches, save):
     assert as_json("inspect", branches.path, "--node", "stem") == {
         "node": "stem", "op": "op0_fused_conv2d_add_relu", "parts": [], "folded": None,
     }  # fmt: skip
-
-
-def test_a_shape_on_the_command_line_is_taken(as_json, save):
-    path = save(onnx_model([node("Relu", "x", "y")], [value("x", ("n", 4))]))
-    assert as_json("inspect", path, "--shape", "x=3X4")["inputs"][0]["shape"] == [3, 4]
 
 
 RECURRENT = """g (float[1,64] x, float[1,64] past_h) => (float[1,64] y, float[1,64] present_h) {

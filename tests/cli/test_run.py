@@ -1,12 +1,11 @@
 import json
 import webbrowser
-from argparse import Namespace
 from pathlib import Path
 from unittest.mock import Mock, PropertyMock
 
 import pytest
 
-from autosplit.cli import main, run
+from autosplit.cli import main
 from autosplit.errors import ModelError, StageError
 from autosplit.report.dashboard import app
 from studies.simulation.bench import SimulatedBench
@@ -73,8 +72,9 @@ def test_cores_replace_the_stages_of_a_study_file_and_the_reverse(study, capsys,
     assert document["study"]["stages"] == 2
 
 
-def test_the_verdict_comes_first_and_progress_is_on_stderr(study, capsys):
-    assert main(["run", study]) == 0
+@pytest.mark.parametrize("trust", ["", "--trust-kernels "])
+def test_the_verdict_comes_first_and_progress_is_on_stderr(study, capsys, trust):
+    assert main(["run", study, *trust.split()]) == 0
     out, err = capsys.readouterr()
     assert out.startswith("Replicate the whole model: 3 x simulated, 1 thread each.\n")
     numbered = [line.split(":")[0] for line in err.splitlines() if line.startswith("trial")]
@@ -84,7 +84,7 @@ def test_the_verdict_comes_first_and_progress_is_on_stderr(study, capsys):
         "next:",
         "  autosplit report net.toml -o net.html",
         "  autosplit dashboard net.toml",
-        "  autosplit export net.toml -o net-split",
+        f"  autosplit export net.toml {trust}-o net-split",
     ]
 
 
@@ -146,9 +146,3 @@ def test_every_measured_split_failing_is_no_success(study, capsys, monkeypatch):
     assert "3 of" not in failed(capsys, 1, "run", study)
     assert "no trial succeeded" in failed(capsys, 1, "run", study, "--trials", "9")
     assert broken.call_count == 5  # of which most have failed
-
-
-def test_the_export_that_follows_a_run_trusts_the_same_kernels():
-    args = Namespace(study="n.toml", storage=None, name=None, force=False, trust_kernels=True)
-    opened = Namespace(study=Namespace(study_name="n"), config=Namespace())
-    assert "export n.toml --trust-kernels -o n-split" in run._next_commands(args, opened, None)

@@ -11,7 +11,6 @@ from autosplit.cli import main, output
 from tests.build import node, onnx_model
 
 HOSTILE = "a\x1b[2J\x1b]0;t\x07\u202eb\u2028c\x9bd"
-ESCAPED = r"a\x1b[2J\x1b]0;t\x07\u202eb\u2028c\x9bd"
 
 
 @pytest.fixture(scope="module")
@@ -54,11 +53,6 @@ def printed(capfd):
 def test_a_terminal_obeys_no_name_of_a_model(model, printed, arguments):
     command, *options = arguments
     printed(command, model, *options)
-
-
-def test_a_name_is_shown_with_its_control_characters_escaped(model, printed):
-    assert ESCAPED in printed("inspect", model)
-    assert r"y\n2" in printed("split", model, "--after", HOSTILE)
 
 
 def test_a_terminal_obeys_no_option_file_name_or_progress_line(printed, capfd):

@@ -7,18 +7,14 @@ from hypothesis import strategies as st
 from autosplit import cuts
 from autosplit.cuts import Count, closure, contract, count, downsets, full
 from autosplit.errors import SplitError
-from autosplit.graph import Op, build
+from autosplit.graph import build
+from tests.hardware.fakes import graph
 
 
 def diamond(outputs=("d",)):
     """x -> a -> (b, c) -> d; a's tensor is read twice."""
-    ops = (
-        Op("A", "k", (), ("x",), ("a",)),
-        Op("B", "k", (), ("a",), ("b",)),
-        Op("C", "k", (), ("a", "x"), ("c",)),
-        Op("D", "k", (), ("b", "c"), ("d",)),
-    )
-    return build("diamond", ops, dict.fromkeys("xabcd", ((1,), "float32", 4)), ("x",), outputs)
+    ops = [("a", ["x"]), ("b", ["a"]), ("c", ["a", "x"]), ("d", ["b", "c"])]
+    return graph(ops, ["x"], outputs)
 
 
 @dataclass(frozen=True)
@@ -126,8 +122,8 @@ def test_cuts_of_is_the_inverse_of_stages(nested):
 @pytest.mark.parametrize(
     ("nested", "message"),
     [
-        ([0b10], "'B' but not its producer 'A'"),
-        ([0b11, 0b101], "'B' lies before cut 1 but after cut 2"),
+        ([0b10], "'op_b' but not its producer 'op_a'"),
+        ([0b11, 0b101], "'op_b' lies before cut 1 but after cut 2"),
         ([0b1, 0b1], "stage 1 is empty"),
         ([0], "stage 0 is empty"),
         ([0b1111], "stage 1 is empty"),
@@ -143,9 +139,9 @@ def test_an_illegal_chain_of_cuts_names_the_op(nested, message):
 @pytest.mark.parametrize(
     ("stages", "message"),
     [
-        ([(0, 1), (2,)], "'D' is in no stage"),
-        ([(0, 1), (1, 2, 3)], "'B' appears again in stage 1"),
-        ([(0, 3), (1, 2)], "'D' but not its producer 'B'"),
+        ([(0, 1), (2,)], "'op_d' is in no stage"),
+        ([(0, 1), (1, 2, 3)], "'op_b' appears again in stage 1"),
+        ([(0, 3), (1, 2)], "'op_d' but not its producer 'op_b'"),
         ([(0, 1, 2, 3), ()], "stage 1 is empty"),
         ([(0, 1, 2, 7)], "names op 7"),
     ],
@@ -156,9 +152,9 @@ def test_illegal_stages_name_the_op(stages, message):
 
 
 def test_a_graph_without_ops_has_nothing_to_split():
-    graph = build("copy", (), {"x": ((4,), "float32", 16)}, ("x",), ("x",))
+    copy = build("copy", (), {"x": ((4,), "float32", 16)}, ("x",), ("x",))
     with pytest.raises(SplitError, match="model 'copy' has no op: its outputs are its inputs"):
-        cuts.stages(graph, [])
+        cuts.stages(copy, [])
 
 
 def test_live_tensors_are_made_before_and_read_after():

@@ -77,12 +77,6 @@ def test_devices_that_are_given_count_and_no_others(devices, kind, text):
         placed(*names, devices=devices)
 
 
-@pytest.mark.parametrize("name", ["", "gpu:0", "cores:x", "rpc:h", "../x"])
-def test_a_device_of_a_manifest_that_is_none_is_named(name):
-    with pytest.raises(ConfigError, match=f"device '{name}'"):
-        placed("cores:0", name, "cores:0")
-
-
 @pytest.fixture
 def exported(tmp_path):
     """An export of three ONNX stages whose files hold their names."""

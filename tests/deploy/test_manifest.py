@@ -49,12 +49,6 @@ def test_a_folder_called_like_a_file_or_the_file_itself_is_read(tmp_path):
     assert manifest_file.read(tmp_path / "out.json").model.name == "net"
 
 
-def test_the_files_of_replicas_belong_to_the_export(tmp_path):
-    other = {"device": "cuda:0", "file": "stage1_1.so", "sha256": "1" * 64, "target": "cuda"}
-    folder = write(tmp_path, put(sound(), "stages.1.replicas.1", other))
-    assert manifest_file.read(folder).files["stage1_1.so"] == "1" * 64
-
-
 BROKEN = dict.fromkeys([b"", b"{", b"[" * 100_000, b"{} more", b"\xff\xfe{"], "is not JSON: ")
 BROKEN |= dict.fromkeys([b"[]", b"1", b'"text"', b"null"], "has format None")
 

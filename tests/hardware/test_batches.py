@@ -118,12 +118,6 @@ def test_a_plan_has_one_of_the_batches_asked_for(save, batch):
         assert model.require_equal(pipeline, split.runtimes).equal
 
 
-@pytest.mark.parametrize("batch", [0, "all", 1.5, [0]])
-def test_a_plan_refuses_what_is_no_batch(save, batch):
-    with pytest.raises(ConfigError, match="batch is"):
-        autosplit.plan(loaded(save), cores=1, batch=batch)
-
-
 def test_an_export_at_a_batch_takes_single_items_and_no_other_batch(save, tmp_path):
     model = loaded(save)
     half = len(model.graph.ops) // 2

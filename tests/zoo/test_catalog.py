@@ -110,14 +110,12 @@ def test_the_weights_are_the_same_on_every_machine():
 
 @pytest.mark.parametrize(
     ("place", "reason"),
-    [("missing/net.onnx", "no folder"), (".", "not a reg"), ("pipe", "not a reg"),
-     ("a" * 300, "long")],
-)  # fmt: skip
+    [("missing/net.onnx", "no folder"), (".", "not a regular file"), ("a" * 300, "long")],
+)
 def test_a_place_that_cannot_be_written_is_named(tmp_path, place, reason):
-    os.mkfifo(tmp_path / "pipe")
     with pytest.raises(MachineError, match=f"cannot write .*: .*{reason}"):
         catalog.write("branches", tmp_path / place)
-    assert os.listdir(tmp_path) == ["pipe"]
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_link_is_followed_and_stays(tmp_path):

@@ -99,6 +99,12 @@ ON_DATA, TWO_SIZES = "size depends on the data", "(int64[4] y, int64[5] z)"
     [
         ("(float[2,3] x) => (float[a,b] z)", "n = NonZero(x)  z = Cast<to=1>(n)",
          f"node 'n' .* {ON_DATA}"),
+        ("(float[1,4] x, bool[4] c) => (float[a,b] z)",
+         "r = Relu(x)  q = Compress(r, c)  z = Relu(q)", f"node 'q' .* {ON_DATA}"),
+        ("(float[1,4] x, int64[2] t) => (float[a,b] z)",
+         "r = Relu(x)  q = Slice(r, t, t)  z = Relu(q)", f"node 'q' .* {ON_DATA}"),
+        ("(float[2,4] x) => (float[a,b] z)", "z = SplitToSequence<axis=1>(x)",
+         "output 'z' is not a tensor"),
         ("(float[2,3] x) => (float[a,b] z)", "s = StringNormalizer(x)  z = Cast<to=1>(s)",
          "onnxruntime refuses it"),
         ("(float[2,3] x) => (float[a,b] z)", "r = RandomNormalLike(x)  z = Add(x, r)",

@@ -12,7 +12,7 @@ from autosplit.hardware.devices import device as devices
 from autosplit.hardware.measurement.parity import compare
 from tests.benches import BRIEF, deployed
 from tests.hardware.cluster.clusters import Nodes, ray_nodes  # noqa: F401  a fixture
-from tests.hardware.fakes import in_time, plain, wait_for
+from tests.hardware.fakes import in_time, plain
 from tests.nets import judge, net
 
 ray = pytest.importorskip("ray")
@@ -23,8 +23,8 @@ LEFT, RIGHT = f"ray:left/{HERE}", f"ray:right/{HERE}"
 
 def test_a_candidate_takes_the_actors_of_the_one_before_as_long_as_they_work(branches, nodes):
     items, processes = branches.items(4), []
-    for _ in range(3):
-        with branches.split([["first"], ["hinted"]]).pipeline([LEFT, HERE, RIGHT]) as pipeline:
+    for first in ("first", "early", "first"):
+        with branches.split([[first], ["hinted"]]).pipeline([LEFT, HERE, RIGHT]) as pipeline:
             assert compare(in_time(lambda p=pipeline: p.run(items)), branches.expected(items)).equal
             sides = nodes.cluster.head_node, nodes.right
             processes.append({process.pid for side in sides for process in nodes.actors(side)})
@@ -33,29 +33,6 @@ def test_a_candidate_takes_the_actors_of_the_one_before_as_long_as_they_work(bra
                 with pytest.raises(StageError, match="is gone"):
                     in_time(lambda p=pipeline: p.run(items * 9))
     assert processes[0] == processes[1] != processes[2]
-
-
-def test_splits_start_no_actor_again_and_a_node_that_is_lost_is_named(branches, nodes, monkeypatch):
-    started, start = [], pool.PooledActor
-
-    def counted(*arguments):
-        started.append(arguments)
-        return start(*arguments)
-
-    monkeypatch.setattr(pool, "PooledActor", counted)
-    model = autosplit.load_model(branches.path, runtime="auto")
-    items, counts = model.items(2), []
-    for after in ("hinted", "hinted", "first", "hinted"):
-        with model.split([[after]]).pipeline([LEFT, RIGHT]) as pipeline:
-            assert compare(in_time(lambda p=pipeline: p.run(items)), model.expected(items)).equal
-        counts.append(len(started))
-    assert counts[0] <= 4  # for each node one that is asked and one for stages
-    assert counts == counts[:1] * 4
-    nodes.cluster.remove_node(nodes.right, allow_graceful=False)
-    wait_for(lambda: sum(node["Alive"] for node in ray.nodes()) == 1)
-    with pytest.raises(MachineError, match="no node or resource 'right'"):
-        model.split([["hinted"]]).pipeline([LEFT, RIGHT])
-    nodes.add_right()
 
 
 def test_op_times_are_those_of_the_node_and_links_those_between_nodes(branches, nodes):

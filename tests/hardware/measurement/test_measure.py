@@ -66,6 +66,7 @@ def test_neither_the_fill_nor_the_drain_of_the_pipeline_counts():
     budget = Budget(seconds=1.0, share=1.0, items=len(usual))
     period, busy, scripted = steady(lambda i: takes.get(i, 500.0), budget)
     assert len(scripted.submitted) == FILL + len(usual) + scripted.capacity
+    assert scripted.most_inside == scripted.capacity
     assert 2.0 <= period.low <= period.median <= period.high <= 4.0
     assert busy == pytest.approx([0.25, 3.0, 0.25])
 
@@ -90,13 +91,6 @@ def test_replicas_share_the_time_of_their_stage():
     # A sleep of 4 ms takes at least as long; each of the two works for half of it a result.
     assert sum(busy[1]) > 3.5
     assert max(busy[1]) <= period.median
-
-
-@pytest.mark.parametrize("stages", [1, 2, 5])
-def test_the_pipeline_is_full_while_it_is_measured(stages):
-    scripted = Scripted(lambda i: 1.0, stages)
-    measure.period_and_busy(scripted, [{}], Budget(share=0.5, items=4))
-    assert scripted.most_inside == scripted.capacity
 
 
 def test_a_measurement_that_settles_ends_before_its_time_but_not_on_fewer_than_six_times():

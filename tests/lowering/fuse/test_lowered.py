@@ -149,26 +149,6 @@ def test_folded_nodes_say_why(save):
     }
 
 
-CHOICE = [value("x"), value("c", (4,), "BOOL")]
-COMPRESS = odd("r = Relu(x); z = Compress(r c); y = Relu(z)", CHOICE)
-INDEX = [value("x"), value("i", (2,), "INT64")]
-SLICE = odd("r = Relu(x); z = Slice(r i i); y = Relu(z)", INDEX)
-UNSIZED = "makes a tensor whose size depends on the data, "
-
-
-@pytest.mark.parametrize(
-    ("model", "line"),
-    [
-        (COMPRESS, "node 'z' (Compress) " + UNSIZED),
-        (SLICE, "node 'z' (Slice) " + UNSIZED),
-        (odd("y = SplitToSequence<axis=1>(x)"), "output 'y' is not a tensor"),
-    ],
-)
-def test_what_cannot_cross_a_cut_is_refused(said, save, model, line):
-    code, text = said("inspect", save(model))
-    assert (code, text[: len(line)]) == (2, line)
-
-
 def test_weights_are_counted_once(save):
     weights = {"w": np.eye(4, dtype=np.float32)}
     model = api.load_model(save(odd("a = MatMul(x w); y = MatMul(a w)", SQUARE, weights=weights)))

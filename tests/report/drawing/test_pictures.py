@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autosplit.errors import ConfigError, SplitError
+from autosplit.errors import ConfigError
 from autosplit.graph import Op, State, build
 from autosplit.report.drawing.canvas import label, ticks
 from autosplit.report.drawing.graph import SplitGraph
@@ -64,11 +64,6 @@ def test_states_are_marked_where_they_enter_and_leave():
     graph = replace(graph, states=(State("h", "y", "y"),))
     marked = [text for text in texts(SplitGraph(graph, [[0]]).draw()) if "state of" in text]
     assert marked == ["input h (state of a stream)", "output y (state of a stream)"]
-
-
-def test_stages_that_are_no_split_are_refused():
-    with pytest.raises(SplitError, match="conv5"):
-        SplitGraph(graphs.chain(6), [[0, 1, 2], [3, 4]]).draw()
 
 
 def test_an_op_says_its_time_shapes_sources_and_stage():
