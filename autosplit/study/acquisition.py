@@ -15,11 +15,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from itertools import product
+from itertools import product, starmap
 
 import numpy as np
 
-from autosplit.deployment import Option, Stage
 from autosplit.errors import Infeasible
 from autosplit.hardware.measurement.results import Measurement
 from autosplit.planner.batch import Batch
@@ -193,10 +192,9 @@ class Acquisition:
         """The whole model with each number of replicas, if the objective is few cores."""
         if self.goal.objective != "cores":
             return []
-        ops, numbers = tuple(range(len(self.space.costs.names))), range(self.space.question.count)
-        pairs = product(self.space.costs.rows, numbers)
-        whole = [(Stage(ops, (Option(costs.row, number + 1),)),) for costs, number in pairs]
-        return list(filter(self.space.fits, whole))
+        counts = range(1, self.space.question.count + 1)
+        pairs = product(self.space.costs.row_index, counts)
+        return list(filter(self.space.fits, starmap(self.space.whole, pairs)))
 
     def _best_under(self, costs: Factors, near: Candidate) -> Iterator[Candidate]:
         """The candidates of least period and of least latency, as far as the goal needs them.

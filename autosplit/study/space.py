@@ -172,24 +172,26 @@ class Space:
         kinds = {name: kind for kind, name in self.devices}
         for kind, numbers in (self.cores or {}).items():
             kinds |= {f"core {number}": kind for number in numbers}
-        devices = baseline.devices
-        names = [resources_of(device) if self.cores else (device,) for device in devices]
+        names = [resources_of(name) if self.cores else (name,) for name in baseline.devices]
         of_kinds = {kinds.get(name) for resources in names for name in resources}
         if len(of_kinds) != 1 or len(set(map(len, names))) != 1:
             return None
         row = Row(of_kinds.pop() or "", baseline.runtime, len(names[0]), baseline.batch)
         if row not in self.costs.row_index:
             return None
-        candidate = (Stage(tuple(range(len(self.costs.names))), (Option(row, len(devices)),)),)
+        candidate = self.whole(row, len(names))
         return candidate if self.fits(candidate) else None
+
+    def whole(self, row: Row, replicas: int = 1) -> Candidate:
+        """The candidate of one stage with all ops."""
+        return (Stage(tuple(range(len(self.costs.names))), (Option(row, replicas),)),)
 
     def holds(self, baseline: Baseline) -> bool:
         """Whether every device of a baseline has the memory for the whole model."""
         used = {name for device in baseline.devices for name in resources_of(device)}
         kinds = {kind for kind, name in self.devices if used & {*resources_of(name)}}
         rows = [r for r in self.costs.row_index if r.kind in kinds and r.batch == baseline.batch]
-        whole = [(Stage(tuple(range(len(self.costs.names))), (Option(row),)),) for row in rows]
-        return bool((self.evaluator.batch(whole).memory <= 1).all())
+        return bool((self.evaluator.batch(map(self.whole, rows)).memory <= 1).all())
 
     def cut_periods(self) -> dict[int, float]:
         """For each legal cut the least period of a split into two stages, of one replica each.
