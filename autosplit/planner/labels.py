@@ -17,16 +17,7 @@ import numpy as np
 from autosplit.planner import cut_set
 from autosplit.planner.costs import CostModel
 from autosplit.planner.evaluation import Plan
-from autosplit.planner.problem import (
-    SAME,
-    Array,
-    Deadline,
-    Index,
-    OutOfTime,
-    Problem,
-    Question,
-    Step,
-)
+from autosplit.planner.problem import SAME, Array, Deadline, Index, OutOfTime, Question, Step
 from autosplit.planner.search import PathStage, Search
 from autosplit.planner.solver import Solution, solve
 
@@ -116,7 +107,7 @@ class _Labels:
     def __init__(self, search: Search, limit: float, k: int) -> None:
         self.search, self.k = search, k
         self.limit = min(limit, search.loads.top) * (1 + SAME)
-        self.problem: Problem = search.problem
+        self.problem = search.problem
         self.windows = search.windows(self.limit)
         self.steps: list[Step] = []
         self.stored: list[_Columns] = []
@@ -182,7 +173,7 @@ class _Labels:
             return
         starts = np.searchsorted(cut, np.unique(cut))
         counts = np.diff(starts, append=len(cut))
-        for block in self.search.blocks(state, cut[starts], self.windows):
+        for block in self.search.blocks(state, cut[starts], self.windows, (0.0, self.limit)):
             place = np.searchsorted(cut[starts], block.tails)
             tail, head = np.nonzero(block.periods <= self.limit)
             # Every label at a tail is extended by every stage from there.

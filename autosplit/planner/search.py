@@ -28,10 +28,12 @@ from autosplit.planner.evaluation import Plan, evaluate
 from autosplit.planner.problem import SAME, Array, Deadline, Index, OutOfTime, Problem, Step
 from autosplit.planner.stage_loads import Mask, StageLoads
 
-_TAILS, _HEADS = 512, 4096  # most cuts of a block, so that its matrices stay in the cache
-FEW_CUTS = 4_000  # up to this many cuts a search without steps of the limit takes a moment
+Periods = tuple[float, float]  # the least and the longest one of interest
+
+_TAILS, _FEW_TAILS, _HEADS = 512, 128, 4096  # cuts of a block at most, so that it fits the cache
+FEW_CUTS = 4_000  # up to this many cuts a search takes a moment
 _LABELS = 20_000_000  # up to this many of all states, those that fewer devices beat are left out
-_FIRST_STEP = 0.002  # how far the first limit is above the bound, relative
+_FIRST_STEP, _FEW_STEP = 0.002, 1.0  # how far the first limit is above the bound, relative
 
 
 @dataclass(frozen=True)
@@ -115,20 +117,14 @@ class Search:
         self.loads = StageLoads(problem, words, weights, limit, deadline)
 
     def least_period(self, low: float, high: float) -> Plan | None:
-        """The plan of least period up to ``high``, or None; ``low`` is a proven lower bound.
-
-        Raises:
-            OutOfTime: The deadline passed.
-        """
-        step = _FIRST_STEP
+        """The plan of least period from ``low`` up to ``high``, or None. Raises OutOfTime."""
+        # The step doubles, so that a distant period is reached in a few rounds.
+        step = _FIRST_STEP if len(self.loads) > FEW_CUTS else _FEW_STEP
         high = min(high, self.loads.top)
         while True:
-            # The step doubles, so that a distant period is reached in a few rounds. With few cuts
-            # a single search up to ``high`` is as fast.
-            is_stepwise = low > 0 and len(self.loads) > FEW_CUTS
-            limit = min(high, low * (1 + step)) if is_stepwise else high
+            limit = min(high, low * (1 + step)) if low > 0 else high
             try:
-                path = self._path(limit * (1 + SAME), by_latency=False)
+                path = self._path(low, limit * (1 + SAME), by_latency=False)
             except OutOfTime as stop:
                 stop.bound = low
                 raise
@@ -139,12 +135,10 @@ class Search:
     def least_latency(self, limit: float, fewest_devices: bool = False) -> Plan | None:
         """The plan of least latency, then fewest bytes moved, within a period.
 
-        ``fewest_devices``: only among the plans that take fewest devices.
-
-        Raises:
-            OutOfTime: The deadline passed.
+        ``fewest_devices``: only among the plans that take fewest devices. Raises OutOfTime.
         """
-        path = self._path(limit * (1 + SAME), by_latency=True, fewest_devices=fewest_devices)
+        limit *= 1 + SAME
+        path = self._path(limit, limit, by_latency=True, fewest_devices=fewest_devices)
         return None if path is None else self.plan(path)
 
     def plan(self, path: Sequence[PathStage]) -> Plan:
@@ -157,50 +151,64 @@ class Search:
             stages.append(Stage(tuple(members(ops)), options))
         return evaluate(self.problem.costs, stages)
 
-    def blocks(self, state: int, tails: Index, windows: Sequence[Index]) -> Iterator[Block]:
+    def blocks(
+        self, state: int, tails: Index, windows: Sequence[Index], within: Periods
+    ) -> Iterator[Block]:
         """All stages that may begin at ``tails``, which are cuts of a state.
 
-        ``windows``: the cuts of interest of each state. Raises OutOfTime.
+        ``windows``: the cuts of interest of each state; ``within``: the periods of interest. Stages
+        to a cut are left out if all of them take longer, or if with one replica fewer none would.
+        Raises OutOfTime.
         """
         by_rows: dict[tuple[int, ...], list[Step]] = {}
         for step in self.problem.steps(state):
             if step.rows and len(windows[step.state]):
                 by_rows.setdefault(step.rows, []).append(step)
-        for rows, steps in by_rows.items():
+        size = _TAILS if len(self.loads) > FEW_CUTS else _FEW_TAILS
+        for steps in by_rows.values():
             every_head = np.unique(np.concatenate([windows[step.state] for step in steps]))
             # Cuts are sorted, so no head of a block lies before the first of its tails.
-            for start in range(0, len(tails), _TAILS):
-                part = tails[start : start + _TAILS]
+            for start in range(0, len(tails), size):
+                part = tails[start : start + size]
                 after = every_head[np.searchsorted(every_head, part[0]) :]
                 for first in range(0, len(after), _HEADS):
                     heads = after[first : first + _HEADS]
-                    yield from self._steps_between(rows, steps, part, heads, windows)
+                    yield from self._steps_between(steps, part, heads, windows, within)
 
     def _steps_between(
         self,
-        rows: tuple[int, ...],
         steps: Sequence[Step],
         tails: Index,
         heads: Index,
         windows: Sequence[Index],
+        within: Periods,
     ) -> Iterator[Block]:
         """The blocks of some steps in the same rows."""
         if self.deadline is not None and self.deadline():
             raise OutOfTime
-        loads = [self.loads.loads(row, tails, heads) for row in rows]
+        loads = [self.loads.loads(row, tails, heads) for row in steps[0].rows]
         longest = loads[0] if len(loads) == 1 else np.maximum.reduce(loads)
         has_state = self.loads.has_state(tails, heads) if self.problem.costs.stateful else None
-        for step in steps:
+        useful = np.ones((len(steps), len(heads)), dtype=np.bool_)
+        if len(loads) == 1 < len(steps):
+            counts = np.array([step.replicas for step in steps])
+            useful &= longest.min(axis=0) <= counts * within[1]
+            # One more replica of a stage with states may gain nothing, and two more something.
+            if has_state is None and self.problem.question.stages is None:
+                most = np.where(longest < math.inf, longest, 0.0).max(axis=0)
+                useful &= most >= (counts - 1) * within[0] * (1 - SAME)
+        for step, is_useful in zip(steps, useful, strict=True):
             here = windows[step.state]
-            low, high = np.searchsorted(here, (heads[0], heads[-1] + 1))
-            if low == high:
-                continue
-            # Where all heads are of interest, a slice avoids a copy.
-            columns: Index | slice = slice(None)
-            if high - low < len(heads):
-                columns = np.searchsorted(heads, here[low:high])
-            periods = self._periods(step, [each[:, columns] for each in loads], has_state, columns)
-            yield Block(step, tails, here[low:high], periods, longest[:, columns])
+            first, last = np.searchsorted(here, (heads[0], heads[-1] + 1))
+            columns = np.searchsorted(heads, here[first:last])
+            columns = columns[is_useful[columns]]
+            if len(columns):
+                # Where all heads are of interest, a slice avoids a copy.
+                chosen = columns if len(columns) < len(heads) else slice(None)
+                parts = [each[:, chosen] for each in loads]
+                periods = self._periods(step, parts, has_state, chosen)
+                block_loads = parts[0] if len(parts) == 1 else longest[:, chosen]
+                yield Block(step, tails, heads[columns], periods, block_loads)
 
     def _periods(
         self, step: Step, loads: Sequence[Array], has_state: Mask | None, columns: Index | slice
@@ -239,25 +247,29 @@ class Search:
         return windows
 
     def _path(
-        self, limit: float, by_latency: bool, fewest_devices: bool = False
+        self, low: float, limit: float, by_latency: bool, fewest_devices: bool = False
     ) -> list[PathStage] | None:
-        """The path of least period or latency within a limit of the period."""
-        limit = min(limit, 2 * self.loads.top)
+        """The path of least period, all up to ``low`` alike, or latency, within a period."""
+        low, limit = (min(period, 2 * self.loads.top) for period in (low, limit))
         windows = self.windows(limit)
         steps: list[Step] = []
         labels = [_Labels(heads, *_none(len(heads))) for heads in windows]
         if not len(windows[0]):
             return None
-        labels[0].cost[0] = 0.0
+        labels[0].cost[0] = 0.0 if by_latency else low
         least, most = _LeastCosts(self.problem, len(self.loads)), math.inf if by_latency else limit
         for state, here in enumerate(labels):
             reached = least.undominated(state, here)
             if not len(reached):
                 continue
             cost = dict(zip(here.heads[reached].tolist(), here.cost[reached].tolist(), strict=True))
-            for block in self.blocks(state, here.heads[reached], windows):
-                before = np.array([cost[tail] for tail in block.tails.tolist()])
-                values = self._values(block, before[:, None], limit, by_latency)
+            for block in self.blocks(state, here.heads[reached], windows, (low, limit)):
+                before = np.array([[cost[tail]] for tail in block.tails.tolist()])
+                if by_latency:
+                    values = before + self.latencies(block)
+                    values[block.periods > limit] = math.inf
+                else:
+                    values = np.maximum(before, block.periods)
                 _extend(labels[block.step.state], block, values, state, len(steps), most)
                 steps.append(block.step)
             for step in self.problem.steps(state):
@@ -265,13 +277,6 @@ class Search:
                     _skip(labels[step.state], here, reached, state, len(steps))
                     steps.append(step)
         return self._best_path(labels, steps, fewest_devices)
-
-    def _values(self, block: Block, before: Array, limit: float, by_latency: bool) -> Array:
-        if not by_latency:
-            return np.maximum(before, block.periods)
-        values: Array = before + self.latencies(block)
-        values[block.periods > limit] = math.inf
-        return values
 
     def latencies(self, block: Block) -> Array:
         """The latency of each stage, plus a term for bytes moved that only breaks ties."""
