@@ -295,13 +295,15 @@ class Search:
         self, labels: Sequence[_Labels], steps: Sequence[Step], fewest_devices: bool
     ) -> list[PathStage] | None:
         """The best path to the full cut; among equal paths the one with fewest devices."""
-        full, best, least = len(self.loads) - 1, None, math.inf
+        best: int | None = None
+        full, least = len(self.loads) - 1, math.inf
+        count = [sum(used) for used in self.problem.states]
         for state in self.problem.targets:
+            if fewest_devices and best is not None and count[state] > count[best]:
+                break
             here = labels[state]
             if len(here.heads) and here.heads[-1] == full and here.cost[-1] < least * (1 - SAME):
                 best, least = state, here.cost[-1]
-                if fewest_devices:
-                    break
         if best is None:
             return None
         path, state, cut = [], best, full

@@ -49,6 +49,13 @@ def test_replicas_of_a_stage_with_states_hold_whole_streams():
     assert evaluate(replace(model, streams=3), whole).period == 4.0
 
 
+def test_of_equally_few_devices_of_two_kinds_the_least_latency_wins():
+    # The state keeps the first op on one device; either kind is fast enough for the second.
+    model = on_unlike_devices(chain(10.0, 1.0, states=(("h", 1),)), (10.0, 1.0), (20.0, 5.0))
+    best = plan_deployment(model, {"0": 2, "1": 2})
+    assert (best.period, best.latency) == (10.0, 11.0)
+
+
 @pytest.mark.parametrize("is_late", [True, False])
 def test_too_little_time_or_too_many_cuts_leave_a_deployment_and_a_bound(monkeypatch, is_late):
     model = random_dag(14, 4, transfer=0.5, size=1.0, memory=4.0)
