@@ -69,14 +69,8 @@ def deployment_document(graph: FusedGraph, deployment: Deployment) -> dict[str, 
 
 def measured_document(measurement: Measurement) -> dict[str, Any]:
     """The figures of a measurement."""
-    document = {
-        "period_ms": measurement.period_ms,
-        "latency_ms": measurement.latency_ms,
-        "stage_ms": measurement.stage_ms,
-        "max_rel_error": measurement.max_rel_error,
-        "disturbed": measurement.disturbances,
-    }
-    return dict(document_of(document))
+    document = dict(document_of(measurement))
+    return document | {"disturbed": document.pop("disturbances")}
 
 
 def differences(recorded: Mapping[str, Any], now: Mapping[str, str]) -> list[str]:

@@ -210,7 +210,15 @@ class Space:
                 sides += [(Stage(ops, (Option(row),)),) for row in rows]
         batch = self.evaluator.batch(sides)
         periods = np.where(batch.memory <= 1, self.evaluator.known(batch), np.inf)
-        best = periods.reshape(len(legal), 2, len(rows)).min(axis=2).max(axis=1)
+        periods = periods.reshape(len(legal), 2, len(rows))
+        # There must be devices for both stages, whatever number of stages the study has.
+        moves = Moves(self.costs, replace(self.question, stages=None))
+        allowed = [
+            [a.batch == b.batch and moves.allows(self.whole(a) + self.whole(b)) for b in rows]
+            for a in rows
+        ]
+        first, second = np.nonzero(allowed)
+        best = np.maximum(periods[:, 0, first], periods[:, 1, second]).min(axis=1, initial=np.inf)
         pairs = zip(legal, best.tolist(), strict=True)
         return {cut: period for cut, period in pairs if period < np.inf}
 

@@ -139,8 +139,7 @@ def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:
     """The properties that all trials of a study must have in common, as text by name."""
     kinds = config.core_kinds if config.cores is not None else ()
     placed = sorted(_region_devices(config).items())
-    has_load = config.workload and config.objective != "throughput"
-    load = config.workload.key if has_load and config.workload else {}
+    load = config.workload.key if config.workload and config.objective != "throughput" else {}
     optional = {
         "cores": "; ".join(",".join(map(str, numbers)) for numbers in kinds),
         "memory": ", ".join(map(size, config.memory or ())),

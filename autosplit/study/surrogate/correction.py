@@ -131,7 +131,8 @@ def correct(evaluator: BatchEvaluator, measured: Sequence[Measured]) -> Correcte
     complete = [m for m in measured if len(m.stage_ms) == len(m.stages) > 0]
     trials = most_informative(complete, max(2, REMEMBERED // usual))
     rows = [costs.row for costs in evaluator.costs.rows]
-    measured_rows = _stage_rows(evaluator, trials)
+    batch = evaluator.batch([trial.stages for trial in trials])
+    measured_rows = _stage_rows(evaluator, batch, trials)
     prior = Prior(evaluator.times, *correlations(rows), measured_rows, usual)
     posteriors, weights = likely_posteriors(prior)
     corrections = [posterior.corrections(posterior.weights) for posterior in posteriors]
@@ -139,7 +140,7 @@ def correct(evaluator: BatchEvaluator, measured: Sequence[Measured]) -> Correcte
     mean = _factors(evaluator, np.tensordot(weights, factors, 1), weights @ overheads)
     # The geometric mean, as the grid of the noises is logarithmic.
     noise = math.exp(float(weights @ np.log([p.noise for p in posteriors])))
-    ratios = _ratios(evaluator, trials)
+    ratios = _ratios(batch, trials)
     return Corrected(evaluator, mean, noise, *ratios, posteriors, weights)
 
 
@@ -148,10 +149,9 @@ def _factors(evaluator: BatchEvaluator, factors: Array, overheads: Array) -> Fac
     return Factors(np.maximum(factors, LEAST), np.maximum(evaluator.overheads + overheads, 0.0))
 
 
-def _ratios(evaluator: BatchEvaluator, trials: Sequence[Measured]) -> tuple[float, float]:
+def _ratios(batch: Batch, trials: Sequence[Measured]) -> tuple[float, float]:
     """The usual ratios of periods and latencies to stage times: threads hand over and wait."""
     periods, latencies = [], []
-    batch = evaluator.batch([trial.stages for trial in trials])
     for trial, replicas, share in zip(trials, batch.replicas, batch.share, strict=True):
         count = len(trial.stages)
         divisor = np.where(share > 0, share, replicas.sum(axis=1))[:count]
@@ -175,9 +175,8 @@ def most_informative(measured: Sequence[Measured], count: int) -> list[Measured]
     return sorted((*best, *latest), key=lambda m: m.number)
 
 
-def _stage_rows(evaluator: BatchEvaluator, trials: Sequence[Measured]) -> StageRows:
+def _stage_rows(evaluator: BatchEvaluator, batch: Batch, trials: Sequence[Measured]) -> StageRows:
     """The stages of some trials whose replicas are all of one row."""
-    batch = evaluator.batch([trial.stages for trial in trials])
     known = batch.part_loads(np.ones_like(evaluator.times), evaluator.overheads)
     most = evaluator.question.count
     places, columns = [], []
