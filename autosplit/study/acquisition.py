@@ -70,14 +70,15 @@ class Goal:
         return np.asarray(np.where(latencies <= self.latency_ms, values, math.inf))
 
     def measured_value(self, candidate: Candidate, measured: Measurement) -> float:
-        """The measured value of a candidate."""
+        """The measured value of a candidate; infinite where its latency is too high."""
+        period, latency = measured.period_ms.median, measured.latency_ms.median
+        if latency > self.latency_ms:
+            return math.inf
         if not self.is_served:
-            is_latency = self.objective == "latency"
-            return (measured.latency_ms if is_latency else measured.period_ms).median
-        rate, _ = served(self.workload, candidate, measured.stage_ms, measured.period_ms.median)
+            return latency if self.objective == "latency" else period
+        rate, _ = served(self.workload, candidate, measured.stage_ms, period)
         cores = sum(stage.threads * stage.replicas for stage in candidate)
-        value = np.array(1e3 / rate if rate else math.inf)
-        return float(self._of_rates(value, np.array(float(cores))))
+        return float(self._of_rates(np.array(1e3 / rate if rate else math.inf), np.array(cores)))
 
     def _of_rates(self, item_ms: Array, cores: Array) -> Array:
         """The value of deployments by their ms of an item at the goodput and number of cores."""
@@ -135,12 +136,10 @@ class Acquisition:
     @cached_property
     def gains(self) -> dict[Candidate, float]:
         """The relative expected gain of each free candidate that is considered."""
-        starts = self._planned
-        gains = self._gains(starts)
-        if not gains:
-            free = self.space.free(starts, self.history.taken)
-            return {} if free is None else self._gains([free])
-        return gains
+        if gains := self._gains(self._planned):
+            return gains
+        free = self.space.free(self._planned, self.history.taken)
+        return {} if free is None else self._gains([free])
 
     @cached_property
     def _planned(self) -> list[Candidate]:
@@ -192,8 +191,7 @@ class Acquisition:
         """The whole model with each number of replicas, if the objective is few cores."""
         if self.goal.objective != "cores":
             return []
-        counts = range(1, self.space.question.count + 1)
-        pairs = product(self.space.costs.row_index, counts)
+        pairs = product(self.space.costs.row_index, range(1, self.space.question.count + 1))
         return list(filter(self.space.fits, starmap(self.space.whole, pairs)))
 
     def _best_under(self, costs: Factors, near: Candidate) -> Iterator[Candidate]:

@@ -83,16 +83,21 @@ def best_number(
 ) -> int | None:
     """The number of the best trial by the objective; of equal ones the first.
 
-    ``figures`` and ``values`` (Optuna's) are those of the complete trials; only a trial with a
-    period can be the best. For throughput the best trial is the winner of the final comparison,
-    unless further trials were completed since.
+    ``figures`` and ``values`` (Optuna's) are those of the complete trials; only one with a period
+    can be the best, and one over the limit of the latency only if all are. For throughput it is the
+    winner of the final comparison, unless further trials were completed since.
     """
     periods = {number: each.period_ms for number, each in figures.items() if each.period_ms}
+    limits = study.config.get("limits")
+    limit = limits.get("latency_ms") if isinstance(limits, dict) else None
+    if isinstance(limit, float):
+        slow = {n for n, f in figures.items() if f.latency_ms and f.latency_ms.median > limit}
+        periods = {n: p for n, p in periods.items() if n not in slow} or periods
     if objective_of(study.config) != "throughput":
         orders = {n: of_trial[0] for n, of_trial in values.items() if of_trial and n in periods}
     else:
         final = study.final_comparison
-        compared = final.figures.keys() & figures.keys() if final.measured == len(figures) else ()
+        compared = final.figures.keys() & periods.keys() if final.measured == len(figures) else ()
         orders = {n: p.median for n, p in periods.items() if n in compared or not compared}
     return min(orders, key=lambda number: (orders[number], number), default=None)
 

@@ -93,9 +93,8 @@ def device_lock(config: StudyConfig, bench: Bench, notify: Notify) -> HoldLock:
     """The lock among all processes that measure on this host, if they disturb each other."""
     if not bench.description.measures_alone:
         return contextlib.nullcontext
-    name = f"study '{config.name}'"
     key = "devices of this host"
-    return partial(host_lock, key, f"the {key}", name, notify)
+    return partial(host_lock, key, f"the {key}", f"study '{config.name}'", notify)
 
 
 def open_study(

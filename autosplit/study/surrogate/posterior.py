@@ -156,9 +156,7 @@ class Posterior:
         # By row of the cost table and measured stage.
         pull = prior.correlation[:, rows.row] * weights[..., None, :]
         scales = [rows.totals * (0.5 + 0.5 * level * rows.contention) for level in CONTENTIONS]
-        pulls = np.stack(
-            [(weights * scale) @ prior.scale_correlation[rows.row] for scale in scales]
-        )
+        pulls = np.stack([(weights * s) @ prior.scale_correlation[rows.row] for s in scales])
         common = SCALE**2 * pulls
         factors = 1 + self.error**2 * (pull @ rows.ops) + common[..., None]
         return factors, prior.overhead_variance * pull.sum(axis=-1)
