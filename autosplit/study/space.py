@@ -85,8 +85,7 @@ class Space:
         if batch is not None:
             cuts = {batch: cuts[batch]}
             near = near if near[0].options[0].row.batch == batch else ()
-        question = self.question
-        return partition(costs, question, max_period=max_period, cuts=cuts, known=near).stages
+        return partition(costs, self.question, max_period=max_period, cuts=cuts, known=near).stages
 
     def finest(self, costs: CostModel, row: Row, near: Candidate, seed: int = 0) -> Candidate:
         """The best split with a stage on each device that a row has, all in that row.

@@ -225,6 +225,9 @@ def _compare_under_load(opened: OpenStudy, asked: Workload) -> None:
     calm = Calm(opened.config.measure.seconds, opened.notify)
     measured = {m.number: m for m in opened.history().trials}
     with opened.device_lock():
+        final = opened.record.final_comparison  # another worker may have measured meanwhile
+        if final.loads != comparison.loads and final.workload == asked.key:
+            loads |= final.loads
         for contender in filter(is_left, contenders):
             period, deployment = contender.time, contender.deployment
             assert deployment

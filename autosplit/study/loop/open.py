@@ -137,7 +137,6 @@ def open_study(
 def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:
     """The properties that all trials of a study must have in common, as text by name."""
     kinds = config.core_kinds if config.cores is not None else ()
-    placed = sorted(_region_devices(config).items())
     load = config.workload.key if config.workload and config.objective != "throughput" else {}
     optional = {
         "cores": "; ".join(",".join(map(str, numbers)) for numbers in kinds),
@@ -146,7 +145,7 @@ def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:
         "workload": ", ".join(f"{key} {value}" for key, value in load.items()),
         "streams": str(config.streams) if config.streams > 1 else "",
         "tolerance": str(config.tolerance or ""),
-        "regions on": " ".join(f"{backend} {device}" for backend, device in placed),
+        "regions on": " ".join(f"{b} {d}" for b, d in sorted(_region_devices(config).items())),
     }
     return {
         **bench.description.identity,

@@ -69,8 +69,7 @@ def judge(contenders: Sequence[Contender], objective: str = "throughput") -> Ver
     Their times are what the objective minimises. A contender that cannot be exported never wins,
     but it is named if it is faster. At least one contender must have a deployment.
     """
-    able = [c for c in contenders if c.deployment]
-    able.sort(key=lambda c: c.time.median)
+    able = sorted((c for c in contenders if c.deployment), key=lambda c: c.time.median)
     ties = [c for c in able if c.time.low <= able[0].time.high]
     winner = min(ties, key=lambda c: (c.complexity, c.time.median))
     fastest = {c.choice: c for c in reversed(able)}

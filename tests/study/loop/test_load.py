@@ -1,4 +1,5 @@
 import math
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ from autosplit.hardware.measurement.results import LoadPoint, LoadTest, Spread
 from autosplit.report.documents import record
 from autosplit.report.documents.study import written
 from autosplit.study.config.sections import Workload as WorkloadSection
+from autosplit.study.loop.comparison import compare
 from autosplit.study.loop.run import run_study
 from studies.simulation.bench import chain_of
 from tests.study.conftest import bench_of, verdict
@@ -106,6 +108,17 @@ def test_a_run_continues_after_an_interrupt_and_repeats_disturbed_tests(loaded, 
     assert len(asked) == count > 1
     run_study(opened)
     assert len(asked) == 2 * count
+
+
+def test_what_another_worker_measured_under_load_is_not_measured_again(loaded):
+    asked, opened = loaded(outcomes=iter([None]))
+    worker = with_workload(opened, "goodput", p99_ms=1e4)
+    with pytest.raises(KeyboardInterrupt):
+        run_study(worker)
+    rival = replace(worker)
+    vars(worker)["device_lock"] = lambda: (compare(rival), nullcontext())[1]
+    compare(worker)
+    assert len(asked) == len({deployment for deployment, _ in asked}) > 1
 
 
 def test_all_cores_of_the_devices_count(loaded):
