@@ -181,8 +181,7 @@ class StudyLoop:
             parts.append(f"predicted bound {bound_text(self.bound_ms, best_ms)}")
         elapsed = self.clock() - self.began
         left = elapsed / measured * max(0, search.trials - counts.finished)
-        if search.timeout is not None:
-            left = min(left, max(0.0, search.timeout - elapsed))
+        left = min(left, max(0.0, (search.timeout or float("inf")) - elapsed))
         parts += filter(None, [f"about {duration(left)} left", machine_state()])
         self.opened.notify(f"trial {trial.number}: {result}; {', '.join(parts)}")
 
@@ -202,6 +201,8 @@ def run_study(opened: OpenStudy, clock: Clock = time.monotonic) -> None:
         stopped = StudyLoop(opened, clock).run()
         store(stopped)
         counts = tally(study.get_trials(deepcopy=False))
+        if not (counts.complete or counts.failed):
+            raise Infeasible(f"no trial has ended: {stopped.removeprefix('stopped: ')}; run again")
         if not counts.complete:
             raise Infeasible(
                 f"no trial succeeded, most often: {commonest_error(counts)}; fix that and start a "

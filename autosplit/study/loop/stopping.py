@@ -41,8 +41,7 @@ def stop_reason(
         return f"stopped: {search.timeout:g} s (limit)"
     if counts.waiting:  # a candidate that a dead worker left, or that a user enqueued
         return None
-    stagnant = _trials_since_best(counts)
-    if search.stagnation is not None and stagnant >= search.stagnation:
+    if search.stagnation and (stagnant := _trials_since_best(counts)) >= search.stagnation:
         return f"stopped: no improvement in {stagnant} trials (limit)"
     view, is_planner = promised(), search.sampler == "planner"
     # The planner's own search tells it sooner.

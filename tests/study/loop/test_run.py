@@ -6,7 +6,7 @@ from unittest.mock import DEFAULT, Mock
 import pytest
 
 from autosplit.deployment import Stage
-from autosplit.errors import ConfigError, MachineError, StageError
+from autosplit.errors import ConfigError, Infeasible, MachineError, StageError
 from autosplit.hardware.measurement.results import Baseline, Spread
 from autosplit.report.documents import record
 from autosplit.report.documents.study import written
@@ -46,6 +46,11 @@ def test_a_study_ends_at_its_limit_with_a_verdict_and_holds_what_the_reports_rea
     assert stored.period_ms.median == max(stored.stage_ms) == trial.value
     assert stored.worker == this_worker()
     assert stored.predicted_ms == pytest.approx(opened.study.user_attrs[RECORD]["bound_ms"])
+
+
+def test_a_run_that_ends_before_any_trial_says_what_ended_it(ran):
+    with pytest.raises(Infeasible, match=r"^no trial has ended: 1e-09 s \(limit\); run again$"):
+        ran(chain_bench(), timeout=1e-9)
 
 
 def test_stages_that_share_a_core_add_up_in_the_bound(new_study):
