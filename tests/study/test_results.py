@@ -54,8 +54,7 @@ def test_the_best_is_that_of_the_objective(objective, number):
 def test_a_trial_over_the_limit_of_the_latency_is_the_best_only_where_all_are():
     trials = [trial(0, 3.0, latency_ms=spread(9.0)), trial(1, 4.0, latency_ms=spread(6.0))]
     for limit, expected in ((7.0, (1, 4.0)), (5.0, (0, 3.0))):
-        config = {"config": {"limits": {"latency_ms": limit}}}
-        assert best(trials, **{RECORD: config}) == expected
+        assert best(trials, **{RECORD: {"config": {"limits": {"latency_ms": limit}}}}) == expected
     slow = Measurement(Spread(3.0, 3.0, 3.0), Spread(9.0, 9.0, 9.0), (3.0,), 0.0)
     assert Goal(latency_ms=7.0).measured_value((), slow) == float("inf")
 

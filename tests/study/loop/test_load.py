@@ -103,22 +103,14 @@ def test_a_run_continues_after_an_interrupt_and_repeats_disturbed_tests(loaded, 
     opened = with_workload(opened, "goodput", p99_ms=1e4)
     with pytest.raises(KeyboardInterrupt):
         run_study(opened)
+    # Another worker goes on while this one waits for the devices.
+    rival = replace(opened)
+    vars(opened)["device_lock"] = lambda: (compare(rival), nullcontext())[1]
     run_study(opened)
     count = len({deployment for deployment, _ in asked})
     assert len(asked) == count > 1
     run_study(opened)
     assert len(asked) == 2 * count
-
-
-def test_what_another_worker_measured_under_load_is_not_measured_again(loaded):
-    asked, opened = loaded(outcomes=iter([None]))
-    worker = with_workload(opened, "goodput", p99_ms=1e4)
-    with pytest.raises(KeyboardInterrupt):
-        run_study(worker)
-    rival = replace(worker)
-    vars(worker)["device_lock"] = lambda: (compare(rival), nullcontext())[1]
-    compare(worker)
-    assert len(asked) == len({deployment for deployment, _ in asked}) > 1
 
 
 def test_all_cores_of_the_devices_count(loaded):
