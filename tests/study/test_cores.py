@@ -57,7 +57,9 @@ def test_a_limit_of_latency_forbids_what_takes_longer(on_hardware, monkeypatch):
     final = study_record(opened.study.user_attrs).final_comparison
     assert [b.name for b in final.baselines] == ["all threads"]
     assert verdict(opened).get("baseline") != "replicas"
-    text = verdict(on_hardware(name="d", trials=2, cores=FOUR, limits={"latency_ms": 1e-3}))["text"]
+    opened = on_hardware(name="d", trials=2, cores=FOUR, limits={"latency_ms": 1e-3})
+    assert {trial.value for trial in opened.study.trials} == {float("inf")}
+    text = verdict(opened)["text"]
     assert text.startswith("Leave the model whole: simulated, 4 threads.")
     assert text.endswith("No measured deployment computes a lone item within 0.001 ms.")
 

@@ -2,8 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from autosplit.hardware.measurement.results import Baseline, Measurement, Spread
-from autosplit.study.acquisition import Goal
+from autosplit.hardware.measurement.results import Baseline, Spread
 from autosplit.study.documents import document_of
 from autosplit.study.record import COMPARISON, RECORD, study_record
 from autosplit.study.results import best_of_study, tally
@@ -43,20 +42,15 @@ def test_the_winner_of_the_final_comparison_is_the_best_until_another_trial_is_m
 
 
 @pytest.mark.parametrize(
-    ("objective", "number"), [("throughput", 0), ("latency", 1), ("memory", 0), (["latency"], 0)]
-)
-def test_the_best_is_that_of_the_objective(objective, number):
-    trials = [trial(0, 1.0, 9.0), trial(1, 2.0, 4.0), trial(2, 3.0, 4.0)]
-    attributes = {RECORD: {"config": {"objective": objective}}}
-    assert best(trials, **attributes) == (number, [1.0, 2.0, 3.0][number])
-
-
-def test_a_trial_over_the_limit_of_the_latency_is_the_best_only_where_all_are():
-    trials = [trial(0, 3.0, latency_ms=spread(9.0)), trial(1, 4.0, latency_ms=spread(6.0))]
-    for limit, expected in ((7.0, (1, 4.0)), (5.0, (0, 3.0))):
-        assert best(trials, **{RECORD: {"config": {"limits": {"latency_ms": limit}}}}) == expected
-    slow = Measurement(Spread(3.0, 3.0, 3.0), Spread(9.0, 9.0, 9.0), (3.0,), 0.0)
-    assert Goal(latency_ms=7.0).measured_value((), slow) == float("inf")
+    ("config", "number"),
+    [({"objective": "throughput"}, 0), ({"objective": "latency"}, 1), ({"objective": "memory"}, 0),
+     ({"objective": ["latency"]}, 0), ({"limits": {"latency_ms": 7.0}}, 1),
+     ({"limits": {"latency_ms": 1.0}}, 0)],
+)  # fmt: skip
+def test_the_best_is_that_of_the_objective_within_a_limit_that_any_keeps(config, number):
+    rows = (1.0, 9.0, 9.0), (2.0, 4.0, 6.0), (3.0, 4.0, 8.0)
+    trials = [trial(n, *row, latency_ms=spread(ms)) for n, (*row, ms) in enumerate(rows)]
+    assert best(trials, **{RECORD: {"config": config}}) == (number, rows[number][0])
 
 
 def test_baselines_have_the_periods_of_the_final_comparison_where_it_has_them():
