@@ -17,19 +17,21 @@ from random import Random
 
 import numpy as np
 
-from autosplit.cuts import TooManyDownsets, downsets, full
+from autosplit.cuts import TooManyDownsets, full
 from autosplit.cuts.stages import cuts_between, stages_between
 from autosplit.deployment import Deployment, Option, Row, Stage, resources_of
 from autosplit.errors import SplitError
 from autosplit.hardware.measurement.results import Baseline
 from autosplit.planner import cut_set
 from autosplit.planner.batch import Batch, BatchEvaluator
+from autosplit.planner.bound import weights_of
 from autosplit.planner.costs import CostModel
 from autosplit.planner.cut_set import Words
 from autosplit.planner.evaluation import Plan, check_stages, evaluate
 from autosplit.planner.moves import Moves
 from autosplit.planner.problem import Problem, Question
 from autosplit.planner.solver import partition
+from autosplit.planner.stage_loads import StageLoads
 
 Candidate = tuple[Stage, ...]
 LEAST_SPEEDUP = 1.1  # by more threads; with less, no deployment has as many
@@ -197,29 +199,21 @@ class Space:
 
         Empty if there are too many cuts.
         """
-        contraction = self.costs.contraction
-        try:
-            legal = list(map(contraction.expand, downsets(contraction, LISTED_CUTS)[1:-1]))
-        except TooManyDownsets:
-            return {}
-        rows = [costs.row for costs in self.costs.rows]
-        sides: list[Candidate] = []
-        for cut in legal:
-            for ops in stages_between(self.costs, [cut]):
-                sides += [(Stage(ops, (Option(row),)),) for row in rows]
-        batch = self.evaluator.batch(sides)
-        periods = np.where(batch.memory <= 1, self.evaluator.known(batch), np.inf)
-        periods = periods.reshape(len(legal), 2, len(rows))
+        periods: dict[int, float] = {}
         # There must be devices for both stages, whatever number of stages the study has.
         moves = Moves(self.costs, replace(self.question, stages=None))
-        allowed = [
-            [a.batch == b.batch and moves.allows(self.whole(a) + self.whole(b)) for b in rows]
-            for a in rows
-        ]
-        first, second = np.nonzero(allowed)
-        best = np.maximum(periods[:, 0, first], periods[:, 1, second]).min(axis=1, initial=np.inf)
-        pairs = zip(legal, best.tolist(), strict=True)
-        return {cut: period for cut, period in pairs if period < np.inf}
+        for batch, words in (self._cuts or {}).items():
+            problem, cuts = self.moves.problems[batch], np.arange(len(words))
+            rows, loads = problem.rows, StageLoads(problem, words, weights_of(problem))
+            before = [loads.loads(row, cuts[:1], cuts)[0] for row in range(len(rows))]
+            after = [loads.loads(row, cuts, cuts[-1:])[:, 0] for row in range(len(rows))]
+            fit = [[moves.allows(self.whole(a) + self.whole(b)) for b in rows] for a in rows]
+            pairs = [np.maximum(before[a], after[b]) for a, b in np.argwhere(fit)]
+            least = np.min([np.full(len(cuts), math.inf), *pairs], axis=0).tolist()
+            for place in range(1, len(cuts) - 1):
+                cut = problem.contraction.expand(cut_set.to_int(loads.words[place]))
+                periods[cut] = min(least[place], periods.get(cut, math.inf))
+        return {cut: period for cut, period in periods.items() if period < math.inf}
 
 
 # The history of a study is read again for every trial.
