@@ -169,7 +169,7 @@ def find_study(study: str, storage: str | None = None) -> StudyReader:
     path = Path(study)
     if path.suffix == ".toml":
         config = load(path)
-        url = storages.storage_url(config.name, storage or config.storage)
+        url = storages.storage_url(config.name, storage, config.storage)
         return StudyReader(url, config.name)
     if "://" in study or path.suffix in _DATABASE_SUFFIXES or path.is_file():
         return StudyReader(storages.storage_url("", study), None)

@@ -87,6 +87,12 @@ def test_several_studies_need_a_name_and_a_name_picks_one(database):
         pass
 
 
+def test_the_environment_goes_before_the_storage_of_the_study_file(tmp_path, monkeypatch):
+    (file := tmp_path / "s.toml").write_text('model = "n.onnx"\nstages = 2\nstorage = "a.db"')
+    monkeypatch.setenv("AUTOSPLIT_STORAGE", "sqlite:///b.db")
+    assert find_study(str(file)).url == "sqlite:///b.db"
+
+
 def test_a_password_is_never_shown():
     assert "secret" not in StudyReader("postgresql+psycopg://me:secret@host/base", "x").location
 
