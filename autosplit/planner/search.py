@@ -204,7 +204,7 @@ class Search:
             columns = columns[is_useful[columns]]
             if len(columns):
                 # Where all heads are of interest, a slice avoids a copy.
-                chosen = columns if len(columns) < len(heads) else slice(None)
+                chosen: Index | slice = columns if len(columns) < len(heads) else slice(None)
                 parts = [each[:, chosen] for each in loads]
                 periods = self._periods(step, parts, has_state, chosen)
                 block_loads = parts[0] if len(parts) == 1 else longest[:, chosen]
