@@ -30,10 +30,10 @@ from autosplit.planner.stage_loads import Mask, StageLoads
 
 Periods = tuple[float, float]  # the least and the longest one of interest
 
-_TAILS, _FEW_TAILS, _HEADS = 512, 128, 4096  # cuts of a block at most, so that it fits the cache
-FEW_CUTS = 4_000  # up to this many cuts a search takes a moment
+_TAILS, _HEADS = 512, 4096  # most cuts of a block, so that its matrices stay in the cache
+FEW_CUTS = 4_000  # up to this many cuts a search without steps of the limit takes a moment
 _LABELS = 20_000_000  # up to this many of all states, those that fewer devices beat are left out
-_FIRST_STEP, _FEW_STEP = 0.002, 1.0  # how far the first limit is above the bound, relative
+_FIRST_STEP = 0.002  # how far the first limit is above the bound, relative
 
 
 @dataclass(frozen=True)
@@ -118,11 +118,13 @@ class Search:
 
     def least_period(self, low: float, high: float) -> Plan | None:
         """The plan of least period from ``low`` up to ``high``, or None. Raises OutOfTime."""
-        # The step doubles, so that a distant period is reached in a few rounds.
-        step = _FIRST_STEP if len(self.loads) > FEW_CUTS else _FEW_STEP
+        step = _FIRST_STEP
         high = min(high, self.loads.top)
         while True:
-            limit = min(high, low * (1 + step)) if low > 0 else high
+            # The step doubles, so that a distant period is reached in a few rounds. With few cuts
+            # a single search up to ``high`` is as fast.
+            is_stepwise = low > 0 and len(self.loads) > FEW_CUTS
+            limit = min(high, low * (1 + step)) if is_stepwise else high
             try:
                 path = self._path(low, limit * (1 + SAME), by_latency=False)
             except OutOfTime as stop:
@@ -164,12 +166,11 @@ class Search:
         for step in self.problem.steps(state):
             if step.rows and len(windows[step.state]):
                 by_rows.setdefault(step.rows, []).append(step)
-        size = _TAILS if len(self.loads) > FEW_CUTS else _FEW_TAILS
         for steps in by_rows.values():
             every_head = np.unique(np.concatenate([windows[step.state] for step in steps]))
             # Cuts are sorted, so no head of a block lies before the first of its tails.
-            for start in range(0, len(tails), size):
-                part = tails[start : start + size]
+            for start in range(0, len(tails), _TAILS):
+                part = tails[start : start + _TAILS]
                 after = every_head[np.searchsorted(every_head, part[0]) :]
                 for first in range(0, len(after), _HEADS):
                     heads = after[first : first + _HEADS]
