@@ -18,13 +18,8 @@ def diamond():
 def test_a_graph_as_networkx_has_its_ops_as_nodes_and_tensors_with_their_bytes_on_its_edges():
     graph = diamond().to_networkx()
     assert list(graph) == ["first", "left", "right"]
-    assert graph.nodes["first"] == {
-        "index": 0,
-        "kernel": "conv",
-        "sources": ("n0", "n1"),
-        "flops": 7.0,
-        "weight_bytes": 5,
-    }
+    first = {"index": 0, "kernel": "conv", "sources": ("n0", "n1"), "flops": 7.0, "weight_bytes": 5}
+    assert graph.nodes["first"] == first
     assert graph.graph == {"name": "net", "inputs": ("x",), "outputs": ("d",)}
     assert networkx.is_directed_acyclic_graph(graph)
     assert dict(graph.edges) == {

@@ -64,15 +64,8 @@ def test_the_sdist_holds_what_a_reader_and_a_tester_need(built):
 
 
 def test_from_a_net_to_a_verified_export(autosplit):
-    for arguments in (
-        "doctor",
-        "zoo make branches -o net.onnx",
-        "inspect net.onnx",
-        "plan net.onnx --stages 2",
-        "run study.toml",
-        "show study.toml",
-        "export study.toml -o out",
-        "bench out",
-    ):
+    commands = "doctor; zoo make branches -o net.onnx; inspect net.onnx; plan net.onnx --stages 2; "
+    commands += "run study.toml; show study.toml; export study.toml -o out; bench out"
+    for arguments in commands.split("; "):
         assert autosplit("-m", "autosplit", *arguments.split())
     assert json.loads(autosplit("-m", "autosplit", "verify", "out", "-f", "json"))["equal"]

@@ -46,7 +46,6 @@ MODEL_OPTIONS = (
 SPLIT_OPTIONS = ("devices", "assign", "allow_empty", "as")
 SHAPE = ("replicas", "threads")  # of the stages of a deployment
 
-
 OPTIONS = (
     *options.of("""
         -o, --output DIR   folder to write split.json and the stages of a model into

@@ -40,9 +40,8 @@ def checked(folder: Path, name: str, digest: str) -> Path:
     except FileNotFoundError as error:
         raise ConfigError(f"'{folder / name}' is missing; export the split again") from error
     except OSError as error:
-        raise ConfigError(
-            f"'{folder / name}' cannot be read ({error.strerror}); export the split again"
-        ) from error
+        problem = f"'{folder / name}' cannot be read ({error.strerror}); export the split again"
+        raise ConfigError(problem) from error
     if present != digest:
         raise ConfigError(
             f"'{folder / name}' has sha256 {present[:12]}…, recorded is {digest[:12]}…; "

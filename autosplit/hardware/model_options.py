@@ -31,9 +31,8 @@ def check_options(
         raise ConfigError(f"runtime '{runtime}' is unknown; use {' or '.join((*RUNTIMES, AUTO))}")
     if runtime not in (TVM, AUTO) and (tuning or backends):
         option = f"tuning '{tuning}'" if tuning else f"external backend '{backends[0].name}'"
-        raise ConfigError(
-            f"{option} is for TVM, but the stages run in {runtime}; remove one of the two"
-        )
+        problem = f"{option} is for TVM, but the stages run in {runtime}; remove one of the two"
+        raise ConfigError(problem)
     if tuning:
         require(tuning)
 

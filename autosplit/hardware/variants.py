@@ -53,9 +53,8 @@ def _require_same_states(model: CompiledModel, variant: CompiledModel, name: str
     )
     if ours != theirs:
         different = next(key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key))
-        raise ConfigError(
-            f"state '{different}' is different in variant '{name}'; give it the same shape"
-        )
+        problem = f"state '{different}' is different in variant '{name}'; give it the same shape"
+        raise ConfigError(problem)
     if (model.lowered.steps is None) != (variant.lowered.steps is None):
         raise ConfigError(
             f"how much room an item of variant '{name}' takes in the states is not known; "

@@ -11,26 +11,17 @@ TARGETS = ["cores:0=llvm -mcpu=x86-64-v3", "rpc:pi:9090=llvm"]
 
 @pytest.mark.parametrize(
     ("read", "text", "value"),
-    [
-        (options.shapes, [], {}),
-        (options.shapes, ["x=1x3x224x224"], {"x": (1, 3, 224, 224)}),
-        (options.shapes, ["x=2X4", "y=7"], {"x": (2, 4), "y": (7,)}),
-        (options.shapes, ["a=b=5", "scalar="], {"a=b": (5,), "scalar": ()}),
-        (options.targets, TARGETS, dict(text.split("=", 1) for text in TARGETS)),
-        (options.states, ["auto"], "auto"),
-        (options.devices, None, ()),
-        (options.devices, "cores:0,1 cores:2", ("cores:0,1", "cores:2")),
-        (options.devices, "cores:0;cores:1; rpc:h:1 ", ("cores:0", "cores:1", "rpc:h:1")),
-        (options.stages, "3", 3),
-        (options.stages, "auto", "auto"),
-        (options.batches, "4,1", (4, 1)),
-        (options.memory, "3e9", 3e9),
-        (options.memory, "3 GB", 3e9),
-        (options.memory, "3000MB", 3e9),
-        (options.TYPES["seconds"], "1e-9", 1e-9),
-        (options.TYPES["delay"], "0.0", 0.0),
-    ],
-)
+    [(options.shapes, [], {}), (options.shapes, ["x=1x3x224x224"], {"x": (1, 3, 224, 224)}),
+     (options.shapes, ["x=2X4", "y=7"], {"x": (2, 4), "y": (7,)}),
+     (options.shapes, ["a=b=5", "scalar="], {"a=b": (5,), "scalar": ()}),
+     (options.targets, TARGETS, dict(text.split("=", 1) for text in TARGETS)),
+     (options.states, ["auto"], "auto"), (options.devices, None, ()),
+     (options.devices, "cores:0,1 cores:2", ("cores:0,1", "cores:2")),
+     (options.devices, "cores:0;cores:1; rpc:h:1 ", ("cores:0", "cores:1", "rpc:h:1")),
+     (options.stages, "3", 3), (options.stages, "auto", "auto"), (options.batches, "4,1", (4, 1)),
+     *((options.memory, text, 3e9) for text in ("3e9", "3 GB", "3000MB")),
+     (options.TYPES["seconds"], "1e-9", 1e-9), (options.TYPES["delay"], "0.0", 0.0)],
+)  # fmt: skip
 def test_options_are_read(read, text, value):
     assert read(text) == value
 

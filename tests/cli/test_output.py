@@ -88,13 +88,9 @@ def test_any_document_is_strict_json_that_says_the_same(capsys, document):
 
 @pytest.mark.parametrize(
     ("cell", "shown"),
-    [
-        ("80.1 (70.8 to 93.5)", "80.1"),
-        ("block1/conv2_relu_1", "block1/c…_relu_1"),
-        ("日本" * 9, "日本日本…本日本"),
-        ("short", "short"),
-    ],
-)
+    [("80.1 (70.8 to 93.5)", "80.1"), ("block1/conv2_relu_1", "block1/c…_relu_1"),
+     ("日本" * 9, "日本日本…本日本"), ("short", "short")],
+)  # fmt: skip
 def test_a_time_loses_its_interval_and_a_name_its_middle(cell, shown, monkeypatch):
     monkeypatch.setenv("COLUMNS", "16")
     with contextlib.redirect_stdout(Terminal()) as printed:

@@ -121,16 +121,10 @@ def test_cuts_of_is_the_inverse_of_stages(nested):
 
 @pytest.mark.parametrize(
     ("nested", "message"),
-    [
-        ([0b10], "'op_b' but not its producer 'op_a'"),
-        ([0b11, 0b101], "'op_b' lies before cut 1 but after cut 2"),
-        ([0b1, 0b1], "stage 1 is empty"),
-        ([0], "stage 0 is empty"),
-        ([0b1111], "stage 1 is empty"),
-        ([1 << 9], "op 9"),
-        ([-1], "cut 1"),
-    ],
-)
+    [([0b10], "'op_b' but not its producer 'op_a'"), ([0b1, 0b1], "stage 1 is empty"),
+     ([0b11, 0b101], "'op_b' lies before cut 1 but after cut 2"), ([0], "stage 0 is empty"),
+     ([0b1111], "stage 1 is empty"), ([1 << 9], "op 9"), ([-1], "cut 1")],
+)  # fmt: skip
 def test_an_illegal_chain_of_cuts_names_the_op(nested, message):
     with pytest.raises(SplitError, match=message):
         cuts.stages(diamond(), nested)

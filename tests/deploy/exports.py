@@ -74,16 +74,10 @@ def port(name, shape=(2, 3), dtype="float32"):
 
 
 def stage(index, inputs, outputs):
-    return {
-        "index": index,
-        "file": f"stage{index}.so",
-        "ops": [{"name": f"op{index}", "sources": []}],
-        "device": "cores:0",
-        "replicas": [{"device": "cores:0"}],
-        "sha256": "0" * 64,
-        "inputs": [port(name) for name in inputs],
-        "outputs": [port(name) for name in outputs],
-    }
+    document = {"index": index, "file": f"stage{index}.so", "sha256": "0" * 64}
+    document |= {"device": "cores:0", "replicas": [{"device": "cores:0"}]}
+    document["ops"] = [{"name": f"op{index}", "sources": []}]
+    return document | {"inputs": list(map(port, inputs)), "outputs": list(map(port, outputs))}
 
 
 def tensor(name, source, *to):

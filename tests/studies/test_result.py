@@ -43,14 +43,10 @@ def test_a_bar_is_reached_by_its_own_value():
 
 @pytest.mark.parametrize(
     ("words", "text"),
-    [
-        (["studies/benchmarks/__main__.py"], ""),
-        (["link.py", "-o", "x.json", "net"], ".link net"),
-        (["link.py", "net", "-o"], ".link net"),
-        (["link.py", "two words"], ".link 'two words'"),
-        (["link.py", "rel/folder"], ".link rel/folder"),
-    ],
-)
+    [(["studies/benchmarks/__main__.py"], ""), (["link.py", "-o", "x.json", "net"], ".link net"),
+     (["link.py", "net", "-o"], ".link net"), (["link.py", "two words"], ".link 'two words'"),
+     (["link.py", "rel/folder"], ".link rel/folder")],
+)  # fmt: skip
 def test_a_command_is_told_as_one_types_it(words, text):
     assert result.command_line(words) == f"python -m studies.benchmarks{text}"
 

@@ -171,16 +171,13 @@ def _of_json(name: str, tensor: Mapping[str, Any]) -> Array:
         # Otherwise fractions would be cut off, and booleans taken for numbers.
         kinds, types = _KINDS.get(dtype.kind, ("iuf", {int, float}))  # bfloat16 is of kind V
         # Numpy infers floats or objects for some integers of 64 bits, so Python's types decide too.
-        if source.size and source.dtype.kind not in kinds and not _types(data) <= types:
+        is_odd = source.size and source.dtype.kind not in kinds
+        if is_odd and not all(type(number) in types for number in np.asarray(data, object).flat):
             raise ConfigError(f"data of input '{name}' is not {tensor['datatype']}")
         with np.errstate(over="raise"):
             return np.array(data, dtype=dtype).reshape(shape)
     except (ValueError, TypeError, ArithmeticError) as error:
         raise ConfigError(f"data of input '{name}' does not fit: {line_of(error)}") from None
-
-
-def _types(data: object) -> set[type]:
-    return {type(number) for number in np.asarray(data, object).flat}
 
 
 def _of_bytes(

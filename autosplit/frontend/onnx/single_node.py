@@ -145,12 +145,8 @@ def open_session(model: Any) -> Any:
     options.intra_op_num_threads = 1
     options.log_severity_level = 4  # an error is raised as an exception, so it need not be logged
     try:
-        return onnxruntime.InferenceSession(
-            model.SerializeToString(),
-            options,
-            providers=["CPUExecutionProvider"],
-            enable_fallback=False,
-        )
+        content, providers = model.SerializeToString(), ["CPUExecutionProvider"]
+        return onnxruntime.InferenceSession(content, options, providers, enable_fallback=False)
     except Exception as error:
         reason = re.sub(r"\[ONNXRuntimeError\] : \d+ : \w+ : ", "", line_of(error))
         raise ValueError(f"onnxruntime refuses it: {reason}") from error

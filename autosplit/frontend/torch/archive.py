@@ -54,15 +54,11 @@ def without_code(path: Path) -> Iterator[IO[bytes]]:
     """
     with tempfile.TemporaryFile() as copy:
         try:
-            with (
-                zipfile.ZipFile(path) as archive,
-                zipfile.ZipFile(copy, "w", zipfile.ZIP_STORED) as clean,
-            ):
+            with zipfile.ZipFile(path) as archive, zipfile.ZipFile(copy, "w") as clean:
                 _copy(path, archive, clean)
         except (*_DAMAGED, *_OF_ANOTHER_FORM) as error:
-            raise ModelError(
-                f"model '{path}' was not written by torch.export.save: {error}"
-            ) from error
+            text = f"model '{path}' was not written by torch.export.save: {error}"
+            raise ModelError(text) from error
         copy.seek(0)
         yield copy
 

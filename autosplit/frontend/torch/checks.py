@@ -14,9 +14,8 @@ def require_computation(program: Any) -> None:
     Torch runs the ops of a program while it decomposes them. Ops that its dispatcher does not know
     (``aten.save``, ``aten.manual_seed``) are TorchScript functions, not kernels.
     """
-    graphs = [
-        m.graph for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule)
-    ]
+    modules = program.graph_module.modules()
+    graphs = [module.graph for module in modules if isinstance(module, torch.fx.GraphModule)]
     for node in (node for graph in graphs for node in graph.nodes):
         if not isinstance(node.target, torch._ops.OpOverload):
             continue

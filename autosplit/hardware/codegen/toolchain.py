@@ -72,9 +72,8 @@ def compiler(triple: str | None = None) -> tuple[str, ...]:
         return _cross(triple)
     driver = _driver()
     if driver is None:
-        raise MachineError(
-            f"no compiler driver to link with; install gcc or clang, or {install('link')}"
-        )
+        problem = f"no compiler driver to link with; install gcc or clang, or {install('link')}"
+        raise MachineError(problem)
     return driver
 
 
@@ -87,9 +86,8 @@ def _cross(triple: str) -> tuple[str, ...]:
             return (name,)
     if _has_zig():
         return (*_zig(), "-target", f"{architecture}-linux-{abi}")
-    raise MachineError(
-        f"nothing here links for '{triple}'; {install('link')}, or install {names[-1]}"
-    )
+    problem = f"nothing here links for '{triple}'; {install('link')}, or install {names[-1]}"
+    raise MachineError(problem)
 
 
 def _zig() -> tuple[str, ...]:

@@ -68,9 +68,8 @@ def only_place(device: RayCores, nodes: Sequence[Node]) -> RayPlace:
     matches = _matches(device, nodes)
     if len(matches) > 1:
         ids = ", ".join(node["NodeID"][:8] for node in matches[:8])
-        raise MachineError(
-            f"device '{device}' is on one of {len(matches)} nodes ({ids}); name one by its id"
-        )
+        problem = f"device '{device}' is on one of {len(matches)} nodes ({ids}); name one by its id"
+        raise MachineError(problem)
     place = _place(matches[0], device)
     _require_cores([place], matches)
     return place

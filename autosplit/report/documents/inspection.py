@@ -31,9 +31,7 @@ def document(model: CompiledModel) -> dict[str, Any]:
     proposed, ambiguous = propose_states(graph, lowered.outputs)
     return {
         "model": {"name": graph.name, "sha256": model.sha256, "weight_bytes": lowered.weight_bytes},
-        "inputs": [
-            {"name": i.name, "shape": list(i.shape), "dtype": i.dtype} for i in lowered.inputs
-        ],
+        "inputs": [asdict(signature) for signature in lowered.inputs],
         "outputs": outputs,
         "folded": [asdict(node) for node in graph.folded],
         "ops": [asdict(op) for op in graph.ops],

@@ -16,7 +16,6 @@ from autosplit.units import counted, size
 if TYPE_CHECKING:
     from autosplit.api import Split
 
-
 NAMED = 6  # ops of a cut that a line has room for
 
 
@@ -35,16 +34,9 @@ def document(split: Split, after: Sequence[Sequence[str]]) -> dict[str, Any]:
         tensors = [tensor(graph, name) for name in cuts.live(graph, cut)]
         named = {i for name in names for i in ops_named(graph, name)}
         unnamed = [graph.ops[i] for i in cuts.members(cut & ~before) if i not in named]
-        cut_documents.append(
-            {
-                "number": number,
-                "after": list(names),
-                "ops": [op.name for op in ops],
-                "took": op_names(unnamed),
-                "tensors": tensors,
-                "bytes": sum(t["bytes"] for t in tensors),
-            }
-        )
+        entry = {"number": number, "after": list(names), "ops": [op.name for op in ops]}
+        entry |= {"took": op_names(unnamed), "tensors": tensors}
+        cut_documents.append(entry | {"bytes": sum(t["bytes"] for t in tensors)})
         before = cut
     stages = [
         {

@@ -150,9 +150,8 @@ class Study:
         try:
             for number, ops in enumerate(record.stages):
                 # A stored profile of one runtime may lack its name.
-                rows = [
-                    p for p in profiles if p.runtime in ("", *record.runtimes[number : number + 1])
-                ]
+                names = ("", *record.runtimes[number : number + 1])
+                rows = [profile for profile in profiles if profile.runtime in names]
                 place = _place(record.devices[number][0], self.record.devices)
                 times |= {op: rows[place].op_ms[op] for op in ops}
             return tuple(times[op] for op in range(len(times)))

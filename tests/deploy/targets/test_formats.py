@@ -87,13 +87,9 @@ def test_the_cpp_format_runs_openvino_on_one_set_of_several_cores(export):
 
 @pytest.mark.parametrize(
     ("value", "code"),
-    [
-        ("net", '"net"'),
-        ('a"; system("x', '"a\\042; system(\\042x"'),
-        ("\\\n?é1", '"\\134\\012\\077\\303\\2511"'),
-        ([1, ("x", [])], '{1, {"x", {}}}'),
-    ],
-)
+    [("net", '"net"'), ('a"; system("x', '"a\\042; system(\\042x"'),
+     ("\\\n?é1", '"\\134\\012\\077\\303\\2511"'), ([1, ("x", [])], '{1, {"x", {}}}')],
+)  # fmt: skip
 def test_values_are_written_as_cpp_reads_them(value, code):
     assert cpp_program.initialiser(value) == code
 

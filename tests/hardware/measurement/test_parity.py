@@ -72,14 +72,9 @@ def test_zeros_of_any_sign_are_compared_absolutely_scalars_and_empty_outputs_too
 
 @pytest.mark.parametrize(
     ("outputs", "expected"),
-    [
-        ([{"y": RIGHT}], [{"y": RIGHT, "z": RIGHT}]),
-        ([{"y": RIGHT, "z": RIGHT}], [{"y": RIGHT}]),
-        ([{"y": RIGHT}], [{"y": RIGHT}, {"y": RIGHT}]),
-        ([], [{"y": RIGHT}]),
-        ([], []),
-    ],
-)
+    [([{"y": RIGHT}], [{"y": RIGHT, "z": RIGHT}]), ([{"y": RIGHT, "z": RIGHT}], [{"y": RIGHT}]),
+     ([{"y": RIGHT}], [{"y": RIGHT}, {"y": RIGHT}]), ([], [{"y": RIGHT}]), ([], [])],
+)  # fmt: skip
 def test_other_outputs_or_items_and_none_at_all_are_not_equal(outputs, expected):
     assert not compare(outputs, expected).equal
 
@@ -108,15 +103,10 @@ def test_the_worst_item_counts_each_output_has_a_scale_of_its_own_and_fillings_s
 
 @pytest.mark.parametrize(
     ("dtype", "output", "expected", "error"),
-    [
-        ("int64", 2**53 + 1, 2**53, 1.0),
-        ("int64", -(2**63), 2**63 - 1, 2.0**64),
-        ("uint64", 0, 2**64 - 1, 2.0**64),
-        ("int8", -128, 127, 255.0),
-        ("uint8", 1, 0, 1.0),
-        ("bool", True, False, 1.0),
-    ],
-)
+    [("int64", 2**53 + 1, 2**53, 1.0), ("int64", -(2**63), 2**63 - 1, 2.0**64),
+     ("uint64", 0, 2**64 - 1, 2.0**64), ("int8", -128, 127, 255.0), ("uint8", 1, 0, 1.0),
+     ("bool", True, False, 1.0)],
+)  # fmt: skip
 def test_integers_and_booleans_are_equal_to_the_bit(dtype, output, expected, error):
     right = np.array([0, expected], dtype)
     assert accuracy_of(right.copy(), right).equal

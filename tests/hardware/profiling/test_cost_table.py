@@ -56,14 +56,10 @@ def test_a_device_that_is_none_of_the_pipeline_is_named():
 
 @pytest.mark.parametrize(
     ("links", "kinds"),
-    [
-        ((), 1),
-        ([LinkCost("a"), LinkCost("b")], 1),
-        ([LinkCost("a"), LinkCost("b", call_ms=0.5)], 2),
-        ([LinkCost("a"), LinkCost("b", latency_ms=0.5)], 2),
-        ([LinkCost("a"), LinkCost("b", bandwidth=32.0)], 2),
-    ],
-)
+    [((), 1), ([LinkCost("a"), LinkCost("b")], 1),
+     *(([LinkCost("a"), LinkCost("b", **cost)], 2)
+       for cost in ({"call_ms": 0.5}, {"latency_ms": 0.5}, {"bandwidth": 32.0}))],
+)  # fmt: skip
 def test_a_link_that_costs_anything_tells_devices_apart(links, kinds):
     costs = cost_table(CHAIN, profiles((1.0, 2.0, 3.0), (1.0, 2.0, 3.0)), links)
     assert len(costs.kinds) == kinds

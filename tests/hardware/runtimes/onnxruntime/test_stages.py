@@ -64,13 +64,9 @@ def test_no_kernel_is_compiled(load, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(
     ("nodes", "places", "sessions"),
-    [
-        (["", ""], [(0,), (1,)], 1),
-        (["node0", "node1"], [(0,), (1,)], 2),
-        (["", ""], [(0, 1), (0, 1)], 2),
-        (["", ""], [(0,), (0, 1), (1,)], 2),
-    ],
-)
+    [(["", ""], [(0,), (1,)], 1), (["node0", "node1"], [(0,), (1,)], 2),
+     (["", ""], [(0, 1), (0, 1)], 2), (["", ""], [(0,), (0, 1), (1,)], 2)],
+)  # fmt: skip
 def test_replicas_with_one_thread_share_weights(monkeypatch, nodes, places, sessions):
     opened = []
 
