@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain, groupby
+from itertools import chain, cycle, groupby, islice
 from operator import itemgetter
 from pathlib import Path
 
 from autosplit.deploy.manifest import Manifest
-from autosplit.deployment import cores_of, on_its_machine
+from autosplit.deployment import on_its_machine
 from autosplit.errors import ConfigError, MachineError
 from autosplit.hardware.devices import device
-from autosplit.hardware.devices.device import Device, LocalDevice, RayCores, Rpc
+from autosplit.hardware.devices.device import Cores, Device, LocalDevice, RayCores, Rpc
 from autosplit.hardware.devices.rpc import reached
 from autosplit.hardware.runtimes.interface import Stage, closed_on_error
 from autosplit.hardware.runtimes.stage_files import load_stage, require_here
@@ -22,22 +22,25 @@ def place_replicas(
     document: Manifest, devices: Sequence[str] = ()
 ) -> tuple[tuple[Device, ...], ...]:
     """The devices of each stage's replicas: ``devices``, else the manifest's, else cores here."""
-    names = [replica.device for replica in document.replicas]
+    # Only ``on_ray`` runs stages on other nodes.
+    names = [on_its_machine(replica.device) for replica in document.replicas]
     if devices and len(devices) != len(names):
         raise ConfigError(
             f"the export has {counted(len(names), 'replica')}, "
             f"but {counted(len(devices), 'device')} are given; give one a replica"
         )
-    # Only ``on_ray`` runs stages on other nodes.
-    here = list(map(on_its_machine, names))
     try:
-        places = [device.parse(name) for name in devices or here]
+        places = [device.parse(name) for name in devices or names]
     except MachineError:
         if devices:
             raise
-        cores = iter(device.along(len(names)))
-        # Any core here replaces one of the exporting machine; a server is reached from anywhere.
-        places = [next(cores) if cores_of(name) else device.parse(name) for name in here]
+        # Any cores here replace those of the exporting machine, in proportion if there are fewer;
+        # a server is reached from anywhere.
+        there, here = [device.parse(name, anywhere=True) for name in names], device.available()
+        counts = [len(place.numbers) if isinstance(place, Cores) else 0 for place in there]
+        shares = [min(count, max(1, count * len(here) // sum(counts))) for count in counts]
+        cores, pairs = cycle(here), zip(there, shares, strict=True)
+        places = [Cores(tuple(islice(cores, n))) if n else place for place, n in pairs]
     remote = next((place for place in places if isinstance(place, RayCores)), None)
     if remote:
         raise ConfigError(f"device '{remote}' is on a Ray cluster; use `load(folder).on_ray()`")

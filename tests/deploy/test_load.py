@@ -47,6 +47,8 @@ def placed(*names, devices=()):
         # while servers stay where they are.
         ("cores:9 rpc:pi:9090 cores:8", "cores:0 rpc:pi:9090 cores:1"),
         ("cores:9 tracker:t:1/k cores:8", "cores:0 tracker:t:1/k cores:1"),
+        # Several cores are replaced by several, in proportion where there are fewer.
+        ("cores:0-15 cores:1 rpc:pi:9090", "cores:0,1 cores:4 rpc:pi:9090"),
         # Only `on_ray` runs stages on other nodes.
         ("ray:pi/cores:4 ray:pi/cores:0 cores:1", "cores:4 cores:0 cores:1"),
     ],
@@ -75,6 +77,8 @@ def test_devices_that_are_given_count_and_no_others(devices, kind, text):
     assert placed(*names, devices=good) == good
     with pytest.raises(kind, match=text):
         placed(*names, devices=devices)
+    with pytest.raises(MachineError, match="cores:99999"):
+        placed("cores:0", "cores:99999", "cores:1")
 
 
 @pytest.fixture
