@@ -188,6 +188,18 @@ def test_a_plan_of_layers_is_an_option_of_another_program(graph, tool, flags, as
 
 
 @pytest.mark.parametrize(
+    ("times", "line"),
+    [([[1, 9, 1]] * 4, "-ts 2,0,2"), ([[9, 1]] * 2 + [[1, 9]] * 2, "by name; name")],
+)
+def test_the_shares_of_devices_without_names_are_in_their_order(graph, capsys, times, line):
+    layers = [node(n, 1, 1, deviceLatencies=each) for n, each in enumerate(times)]
+    edges = [{"sourceId": n, "destId": n + 1, "cost": 0} for n in range(3)]
+    file = graph({**GRAPH, "nodes": layers, "edges": edges})
+    main(["plan", file, "--stages", "auto", "--assign", "--as", "llama.cpp"])
+    assert line in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize(
     ("bound", "text"), [(6.0, "at most 8.33 % above the best"), (0.0, "no bound above 0 is proven")]
 )
 def test_a_bound_that_proves_little_is_said_so(graph, monkeypatch, as_text, bound, text):

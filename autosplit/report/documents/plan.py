@@ -59,12 +59,16 @@ def layer_flags(document: Mapping[str, Any], costs: CostModel, tool: str) -> str
             f"--as {tool} needs stages that are ranges of layers; "
             "give a graph file whose nodes are the layers, in a row"
         )
-    counts = list(map(len, document["stages"]))
-    listed = ",".join(map(str, counts))
-    names = [str(device) for device in document["devices"]]
+    counts, devices = list(map(len, document["stages"])), document["devices"]
+    listed, names = ",".join(map(str, counts)), list(map(str, devices))
+    if tool == "llama.cpp" and isinstance(devices[0], str):
+        return f"--device {','.join(names)} -ts {listed}"
     if tool == "llama.cpp":
-        is_named = isinstance(document["devices"][0], str)
-        return f"--device {','.join(names)} -ts {listed}" if is_named else f"-ts {listed}"
+        if devices != sorted(devices):
+            raise ConfigError(f"--as {tool} reorders devices by name; name them in the graph file")
+        # A device without layers has a share of 0.
+        shares = dict(zip(devices, counts, strict=True))
+        return "-ts " + ",".join(str(shares.get(place, 0)) for place in range(devices[-1] + 1))
     if tool == "vllm":
         return f"VLLM_PP_LAYER_PARTITION={listed} --pipeline-parallel-size {len(counts)}"
     ends = accumulate(counts)
