@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 
 from autosplit.cli import options, output
+from autosplit.errors import ConfigError
 from autosplit.hardware.devices import device
 
 OPTIONS = (
@@ -30,6 +31,8 @@ def run(args: argparse.Namespace) -> None:
     """Print the graph, or the place of one node."""
     from autosplit.report.documents import inspection
 
+    if args.node is not None and (args.folded or args.profile):
+        raise ConfigError("--folded and --profile are for the whole graph; leave --node out")
     model = options.load_model(args)
     if args.node is not None:
         place = inspection.find(model.graph, args.node)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 
 from autosplit.cli import options, output
+from autosplit.deploy.targets.formats import NATIVE
 from autosplit.errors import ConfigError
 
 OPTIONS = (
@@ -40,6 +41,8 @@ def run(args: argparse.Namespace) -> None:
 
     if not args.after and not args.replicas:
         raise ConfigError("--after is missing; name the ops before the cut, or give --replicas")
+    if not args.output and (args.devices or args.no_onnx or args.target_format != NATIVE):
+        raise ConfigError("--devices, --format and --no-onnx need --output DIR; give it too")
     model = options.load_model(args)
     after = [options.names(text, model.graph) for text in args.after]
     split = model.split(after, args.replicas)

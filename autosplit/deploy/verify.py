@@ -81,9 +81,9 @@ def verify(
     The reference runs the original model on random items: the file ``model``, or the file that the
     export names if it is unchanged. The number of items, ``seed`` and ``tolerance`` are by default
     those of the comparison at export. Without such a file, or where nothing here runs it, the items
-    and reference outputs recorded at export are used, unless ``special`` asks for NaN, infinities
-    and denormals among the items. Raises ConfigError where there is neither, for fewer than one
-    item and a negative seed; MachineError or ModelError where ``model`` cannot be run.
+    and reference outputs recorded at export are used, unless ``items``, ``seed`` or ``special``,
+    which adds NaN, infinities and denormals, ask for others. Raises ConfigError where there is
+    neither, for no item and a negative seed; MachineError or ModelError where ``model`` cannot run.
     """
     pipeline = load(folder)
     document = pipeline.document
@@ -95,8 +95,9 @@ def verify(
     if draw_seed < 0:
         raise ConfigError(f"--seed {draw_seed} is invalid; give 0 or more")
     file = _original_model(document, model)
-    if special and file is None:
-        raise ConfigError("--special needs the original model; give it with --model FILE")
+    asked = "--special" if special else "--items" if items else "" if seed is None else "--seed"
+    if asked and file is None:
+        raise ConfigError(f"{asked} needs the original model; give it with --model FILE")
     draw = special_items if special else random_items
     initial = pipeline.wiring.first_states
     if file is None:
@@ -113,7 +114,7 @@ def verify(
             expected = sequences.expect(reference, inputs, initial, document.model.states)
             name = f"{reference.name} on {file}"
         except (MachineError, ModelError) as error:
-            if model or special or document.reference is None:
+            if model or asked or document.reference is None:
                 raise
             expected, name = read_reference(pipeline.folder, document, initial)
             name = f"{name}, as the model at {file} cannot be run here: {error}"

@@ -37,6 +37,10 @@ def folder(finished):
         ("profile net.onnx --device cores:100000", 3, "device 'cores:100000'"),
         ("split net.onnx", 2, "--after is missing"),
         ("split net.onnx --after out0 --replicas 2", 2, "the 2 stages a number from 1"),
+        *((f"split net.onnx --after out0 --{option}", 2, f"--{option[:6]}")
+          for option in ("devices cores:0", "format onnx", "no-onnx")),
+        *((f"inspect net.onnx --node out0 --{option}", 2, "--profile are for the whole graph")
+          for option in ("folded", "profile")),
         ("split net.onnx --replicas 1,0", 2, "invalid number of replicas '0'"),
         ("split net.onnx --after nope", 2, "unknown op or source node 'nope'"),
         ("split net.onnx --after out0,nope", 2, "unknown op or source node 'nope'"),

@@ -160,9 +160,10 @@ NO_REFERENCE = "the export has no reference outputs; give the original model wit
     ("words", "line"),
     [
         (["verify"], NO_REFERENCE),
-        (["verify", "--special"], "--special needs the original model; give it with --model FILE"),
-        (["verify", "--items", "0"], "--items 0 is invalid; give 1 or more"),
-        (["verify", "--items", "-1"], "--items -1 is invalid; give 1 or more"),
+        *((["verify", *words], f"{words[0]} needs the original model; give it with --model FILE")
+          for words in (["--special"], ["--items", "3"], ["--seed", "0"])),
+        *((["verify", "--items", count], f"--items {count} is invalid; give 1 or more")
+          for count in ("0", "-1")),
         (["verify", "--seed", "-5"], "--seed -5 is invalid; give 0 or more"),
     ],
 )
