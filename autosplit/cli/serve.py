@@ -48,7 +48,8 @@ def run(args: argparse.Namespace) -> None:
 
     if args.hint:
         text = hint(manifest_file.read(args.folder), args.hint)
-        output.emit_text(text)
+        document = {"server": args.hint, "configuration": text}
+        output.emit(args.format, document, text.rstrip("\n").split("\n"))
         return
     for package in ("starlette", "uvicorn"):
         require(package, "serve")

@@ -54,7 +54,8 @@ def run(args: argparse.Namespace) -> None:
         raise ConfigError(f"zoo make needs a NAME; give one of {', '.join(catalog.EVERY)}")
     path = catalog.write(args.name, args.output or Path(f"{args.name}.onnx"), args.seed)
     net, count, digest = catalog.describe(args.name), path.stat().st_size, sha256(path)
-    written = {"seed": args.seed, "path": str(path), "bytes": count, "sha256": digest}
+    written = {"seed": args.seed, "file": str(path), "bytes": count, "sha256": digest}
+    written["path"] = written["file"]  # its name until 0.3.0
     lines = [
         f"{path}: {net.name} with seed {args.seed}, {net.nodes} nodes, {size(count)}",
         f"inputs: {_text(net.inputs)}",

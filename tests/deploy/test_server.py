@@ -556,6 +556,12 @@ def test_ray_serve_reads_how_an_export_was_measured():
     }
 
 
+def test_a_hint_may_be_a_json_document(tmp_path, as_json):
+    (tmp_path / "split.json").write_text(json.dumps(one_stage()))
+    document = as_json("serve", tmp_path, "--hint", "triton")
+    assert document == {"server": "triton", "configuration": hinted(one_stage(), "triton")}
+
+
 @pytest.mark.parametrize(
     ("document", "server", "line"),
     [
