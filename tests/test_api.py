@@ -9,7 +9,7 @@ import pytest
 
 import autosplit
 from autosplit import api, planner
-from autosplit.errors import AutosplitError, Infeasible
+from autosplit.errors import AutosplitError, ConfigError, Infeasible
 from autosplit.hardware.measurement.results import LinkCost, Profile
 from tests.nets import judge
 
@@ -93,6 +93,13 @@ def test_arguments_of_plan_that_make_no_sense_are_refused(branches, arguments, l
     with pytest.raises(AutosplitError) as error:
         autosplit.plan(branches, **arguments)
     assert line in str(error.value)
+
+
+def test_a_deployment_for_a_runtime_that_is_not_loaded_is_refused(branches):
+    runtimes = {name: "openvino-bfloat16" for name in branches.runtimes}
+    deployment = branches.split([]).deployment.with_runtimes(runtimes)
+    with pytest.raises(ConfigError, match="not loaded for 'openvino-bfloat16'; load it with that"):
+        branches.pipeline(deployment)
 
 
 def test_threads_are_weighed_where_more_of_them_are_faster(branches, monkeypatch):

@@ -160,7 +160,7 @@ class CompiledModel(StageSource):
             The pipeline, to be closed or used in ``with``.
 
         Raises:
-            ConfigError: A misspelt device.
+            ConfigError: A misspelt device, or a runtime that the model is not loaded for.
             MachineError: A device that is not there.
             SplitError: A cut that a runtime does not support.
 
@@ -177,6 +177,9 @@ class CompiledModel(StageSource):
     ) -> Pipeline:
         """Link the stages of a wiring as ``pipeline`` does."""
         replicas: list[list[Stage]] = []
+        other = next((name for name in deployment.runtimes if name not in self.runtimes), None)
+        if other is not None:
+            raise ConfigError(f"the model is not loaded for '{other}'; load it with that runtime")
         names = [name for stage in deployment.stages for name in stage.devices]
         places = iter(devices.with_copies(list(map(devices.parse, names))))
         with contextlib.ExitStack() as opened:
