@@ -76,8 +76,8 @@ class StudyReader:
         """Turn any error of a missing, locked, damaged or hostile storage into a one-line error."""
         try:
             yield
-        except (AutosplitError, BrokenPipeError):
-            # the reader of the output may leave while the study is open
+        except (AutosplitError, BrokenPipeError, MemoryError):
+            # what happens while it is open: a reader of the output leaves, the memory is full
             raise
         except ImportError as error:
             raise storages.missing_driver(self.url, error) from error

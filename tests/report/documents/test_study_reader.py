@@ -71,9 +71,10 @@ def test_a_database_that_cannot_be_shown_is_one_clear_line(tmp_path, make, says)
     assert str(file) in str(caught.value)
 
 
-def test_a_reader_of_the_output_that_leaves_is_no_damage_of_the_database(finished):
-    with pytest.raises(BrokenPipeError), find_study(str(finished)).open():
-        raise BrokenPipeError
+@pytest.mark.parametrize("kind", [BrokenPipeError, MemoryError])
+def test_what_fails_while_the_study_is_open_is_no_damage_of_the_database(finished, kind):
+    with pytest.raises(kind), find_study(str(finished)).open():
+        raise kind
 
 
 def test_several_studies_need_a_name_and_a_name_picks_one(database):
