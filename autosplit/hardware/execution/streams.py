@@ -108,9 +108,11 @@ class Streams:
         self._stages = wiring.stages
         self._places = [ports.state_places for ports in wiring.stages]
         self._lanes = {stage: lanes[stage] for stage, places in enumerate(self._places) if places}
-        # The outputs that the caller or another stage gets: a state among them is copied, since the
-        # caller may change it, and the next item may overwrite it while another stage reads it.
+        # The outputs that the caller, another stage or a second state gets: a state among them is
+        # copied, since the caller may change it, and the next item may overwrite it too early.
         self._shared = {connection.source for connection in wiring.connections}
+        renewed = [(s, output) for s, places in enumerate(self._places) for _, output in places]
+        self._shared.update(output for output in renewed if renewed.count(output) > 1)
         self._first = wiring.first_states
         self._last: dict[Stream, StreamStep] = {}
 

@@ -146,6 +146,16 @@ def test_a_changed_output_leaves_the_state_that_it_is_too():
             result["y"][:] = -1
 
 
+def test_two_states_that_one_tensor_renews_share_no_memory():
+    net = graph([("s", ["x", "a"]), ("y", ["b"])], ["x", "a", "b"], ["s", "y"])
+    outputs = [("next_a", "s"), ("next_b", "s"), ("y", "y")]
+    net = replace(net, states=match_states(net, outputs, {"a": "next_a", "b": "next_b"}))
+    stage = FakeStage(net, (wiring := wire(net, [[0, 1]], outputs)).stages[0])
+    with Pipeline(wiring, [[stage]]) as pipeline:
+        pipeline.run(items(2))
+    assert not np.shares_memory(*stage.seen[1][1:])
+
+
 @pytest.mark.parametrize(
     ("state", "reason"),
     [
