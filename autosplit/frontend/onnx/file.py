@@ -88,13 +88,11 @@ def _parse(path: Path) -> Any:
     try:
         model = onnx.load_model_from_string(content)
     except Exception as error:  # protobuf raises its own DecodeError, older versions others
-        raise ModelError(
-            f"model '{path}' is not an ONNX file, or is truncated ({len(content)} bytes read)"
-        ) from error
+        problem = f"model '{path}' is not an ONNX file, or is truncated ({len(content)} bytes read)"
+        raise ModelError(problem) from error
     if not model.ir_version or not model.HasField("graph") or not model.opset_import:
-        raise ModelError(
-            f"model '{path}' is not an ONNX file: it holds no graph with an opset version"
-        )
+        problem = f"model '{path}' is not an ONNX file: it holds no graph with an opset version"
+        raise ModelError(problem)
     if not model.graph.node or not model.graph.output:
         missing = "outputs" if model.graph.node else "nodes"
         raise ModelError(f"model '{path}' has a graph without {missing}; there is nothing to split")
@@ -105,7 +103,18 @@ def _parse(path: Path) -> Any:
                 f"model '{path}' has the name {name[:40]!r}; rename it in UTF-8, without null "
                 f"characters and with at most {_LONGEST_NAME} others"
             )
+    _name_standard_domain(model)
     return model
+
+
+def _name_standard_domain(model: Any) -> None:
+    """Give the standard domain its usual name, the empty one, where it is called "ai.onnx"."""
+    bodies = (model.graph, *model.functions)
+    nodes = chain.from_iterable(each.node for body in bodies for each in graphs_in(body))
+    imports = chain.from_iterable(each.opset_import for each in (model, *model.functions))
+    for each in chain(nodes, imports):
+        if each.domain == "ai.onnx":
+            each.domain = ""
 
 
 def _names(graph: Any) -> Iterator[Any]:
@@ -125,9 +134,8 @@ def _inlined(model: Any, path: Path) -> Any:
         count = _inlined_nodes(model)
     except CycleError as error:
         names = " -> ".join(name for _, name, _ in error.args[1])
-        raise ModelError(
-            f"model '{path}' has functions that cannot be inlined: one calls itself, {names}"
-        ) from error
+        problem = f"model '{path}' has functions that cannot be inlined: one calls itself, {names}"
+        raise ModelError(problem) from error
     if count > _MOST_NODES:
         raise ModelError(
             f"model '{path}' has more than {_MOST_NODES} nodes once its functions are inlined; "
@@ -199,9 +207,8 @@ def _external_file(tensor: Any, path: Path) -> tuple[str, Path]:
 def _check_weights(graph: Any) -> None:
     if graph.sparse_initializer:
         name = graph.sparse_initializer[0].values.name
-        raise ModelError(
-            f"weight '{name}' is sparse, which TVM's importer does not read; store it dense"
-        )
+        problem = f"weight '{name}' is sparse, which TVM's importer does not read; store it dense"
+        raise ModelError(problem)
     for tensor in _tensors(graph):
         if min(tensor.dims, default=0) < 0:
             raise ModelError(f"weight '{tensor.name}' is damaged: its shape is {list(tensor.dims)}")

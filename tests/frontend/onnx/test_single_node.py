@@ -26,3 +26,10 @@ def test_a_computed_shape_is_a_constant(save, lines):
     assert [op.sources for op in model.graph.ops] == [("y",)]
     assert {f.name for f in model.graph.folded} == set(re.findall(r"(\w+) =", lines))
     judge(model, model.split([]), items=1)
+
+
+def test_the_standard_domain_has_two_names(save):
+    text = "g (float[2,3] x) => (float[n] y) { s = Shape(x)  k = Mul(s, h)  y = Reshape(x, k) }"
+    proto = net(text, {"h": ints(1, 1)})
+    proto.opset_import[0].domain = proto.graph.node[1].domain = "ai.onnx"
+    assert [op.sources for op in api.load_model(save(proto)).graph.ops] == [("y",)]
