@@ -25,8 +25,8 @@ def read(model: Any, shapes: Shapes, *, trust_kernels: bool = False, batch: int 
 
     A file is a saved Relax module if it ends in .json, a saved exported program if it ends in .pt2,
     and otherwise ONNX. ``trust_kernels`` allows a module to have its own kernels, which are code.
-    The first axis of the inputs is ``batch`` times as long as ``shapes`` and the model say; for a
-    Relax module this holds only for the inputs in ``shapes``.
+    The first axis of the inputs is ``batch`` times as long as ``shapes`` and the model say; a Relax
+    module with an axis of fixed length takes single items only.
 
     Raises:
         ModelError: The model cannot be read, cannot be split, or holds code that is not trusted.
@@ -42,7 +42,7 @@ def read(model: Any, shapes: Shapes, *, trust_kernels: bool = False, batch: int 
         )
     if model.suffix.lower() == file.SUFFIX:
         module = file.read(model, trust_kernels=trust_kernels)
-        return file.convert(module, model.stem, _enlarged(shapes, batch))
+        return file.convert(module, model.stem, shapes, batch)
     if model.suffix.lower() == importer.SUFFIX:
         return importer.convert(importer.read(model), model.stem, shapes, batch)
     return onnx_importer.convert(onnx_file.read(model, shapes, batch), model.stem)
@@ -87,15 +87,11 @@ def _require_regular_file(path: Path) -> None:
         raise ModelError(text) from error
 
 
-def _enlarged(shapes: Shapes, batch: int) -> Shapes:
-    return {name: (batch * shape[0], *shape[1:]) for name, shape in shapes.items() if shape}
-
-
 def _object(model: Any, shapes: Shapes, trust_kernels: bool, batch: int) -> SourceModel:
     if isinstance(model, tvm.IRModule):
         if not trust_kernels:
             require_data(model)
-        return file.convert(model, "module", _enlarged(shapes, batch))
+        return file.convert(model, "module", shapes, batch)
     if importer.is_program(model):
         return importer.convert(model, "program", shapes, batch)
     raise ModelError(

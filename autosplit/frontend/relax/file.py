@@ -31,18 +31,18 @@ def read(path: Path, *, trust_kernels: bool = False) -> Any:
     except ModelError as error:
         raise ModelError(f"model '{path}': {error}") from error
     except ValueError as error:
-        raise ModelError(
-            f"model '{path}' was not written by tvm.ir.save_json ({error}); save it again"
-        ) from error
+        problem = f"model '{path}' was not written by tvm.ir.save_json ({error}); save it again"
+        raise ModelError(problem) from error
     if not isinstance(module, tvm.IRModule):
-        raise ModelError(
-            f"model '{path}' holds a {type(module).__name__}, not a module; save the IRModule"
-        )
+        problem = f"model '{path}' holds a {type(module).__name__}, not a module; save the IRModule"
+        raise ModelError(problem)
     return module
 
 
-def convert(module: Any, name: str, shapes: Shapes | None = None) -> SourceModel:
+def convert(module: Any, name: str, shapes: Shapes | None = None, batch: int = 1) -> SourceModel:
     """Import an IRModule whose function ``main`` is static once ``shapes`` is applied.
+
+    It is made to take ``batch`` items at once.
 
     Raises:
         ModelError: The module is not well formed, or ``main`` cannot be split.
@@ -50,7 +50,7 @@ def convert(module: Any, name: str, shapes: Shapes | None = None) -> SourceModel
     """
     with explained(ModelError, "the module is not well formed", last=False):
         relax.analysis.well_formed(module)
-    module = bind_shapes(inlined(module), shapes or {})
+    module = bind_shapes(inlined(module), shapes or {}, batch)
     with explained(ModelError, "the module cannot be normalised", last=False):
         module = transform.ConvertToDataflow(min_size=1)(transform.Normalize()(module))
     return MainReader(module).read(name)

@@ -123,16 +123,21 @@ def inlined(module: Any) -> Any:
     return with_main(tvm.IRModule(remaining, attrs=module.attrs), main)
 
 
-def bind_shapes(module: Any, shapes: Shapes) -> Any:
-    """The module with its symbolic sizes bound by the shapes of its inputs.
+def bind_shapes(module: Any, shapes: Shapes, batch: int) -> Any:
+    """The module with its symbolic sizes bound by the shapes of its inputs, for ``batch`` items.
 
     Raises:
         ConfigError: The shapes do not fit the inputs.
-        ModelError: An input is no tensor, or a size of it stays unknown.
+        ModelError: An input is no tensor, has no room for a batch, or a size of it stays unknown.
     """
+    declared = {param.name: _sizes(param) for param in module[ENTRY].params}
+    fixed = [n for n, sizes in declared.items() if not sizes or isinstance(sizes[0], int)]
+    if batch > 1 and fixed:
+        raise ModelError(f"the first axis of input '{fixed[0]}' has a fixed length; use batch 1")
+    items = of_one_item(declared, shapes).items()
+    shapes = {n: (*(batch * size for size in shape[:1]), *shape[1:]) for n, shape in items}
     for _ in range(2):  # once n is known, n * 2 has to agree with the shapes
         sizes_of = {param.name: _sizes(param) for param in module[ENTRY].params}
-        shapes = of_one_item(sizes_of, shapes)
         symbols = bound_symbols(sizes_of, shapes)
         numbers = {size: n for size, n in symbols.items() if isinstance(size, tvm.tirx.Var)}
         module = transform.BindSymbolicVars(numbers, ENTRY)(module) if numbers else module
@@ -145,9 +150,8 @@ def bind_shapes(module: Any, shapes: Shapes) -> Any:
 
 def _sizes(param: Any) -> list[Any]:
     if not isinstance(param.ty, relax.TensorType):
-        raise ModelError(
-            f"input '{param.name}' is a {type(param.ty).__name__}; only tensors can be split"
-        )
+        problem = f"input '{param.name}' is a {type(param.ty).__name__}; only tensors can be split"
+        raise ModelError(problem)
     sizes = getattr(param.ty.shape, "values", None)
     if sizes is None:
         raise ModelError(

@@ -98,6 +98,18 @@ def test_dynamic_sizes_are_bound_by_shape():
             autosplit.load_model(source, shapes)
 
 
+def test_a_batch_needs_open_sizes():
+    body = "n = T.int64()\nout = R.nn.relu(x)\nreturn out"
+    source = module(function("main", body, "x: R.Tensor(('n', 4), 'float32')"))
+    for shapes in ({}, {"x": (2, 4)}):
+        model = autosplit.load_model(source, shapes)
+        (port,) = model.at_batch(3).lowered.inputs
+        assert port.shape == (3 * model.lowered.inputs[0].shape[0], 4)
+    fixed = module(function("main", "out = R.nn.relu(x)\nreturn out"))
+    with pytest.raises(ModelError, match="'x' has a fixed length; use batch 1"):
+        autosplit.load_model(fixed, {"x": (2, 3)}).at_batch(3)
+
+
 def test_a_size_that_follows_from_another_may_be_given_too():
     params = "x: R.Tensor(('n', 4), 'float32'), y: R.Tensor(('n * 2', 4), 'float32')"
     body = "n = T.int64()\nout = R.concat((x, y), axis=0)\nreturn out"
