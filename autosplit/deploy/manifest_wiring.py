@@ -58,8 +58,8 @@ def wired(document: Manifest) -> Wiring:
     _check_ports(wiring, results)
     for part, connection in zip_longest(document.connections, wiring.connections):
         if not (part and connection) or ConnectionPart.of(connection, part.bytes) != part:
-            tensor = (part or connection).tensor
-            raise _misfit(f"tensor '{tensor}' has other ends than the ports of its name")
+            what = f"the connection of tensor '{(part or connection).tensor}'"
+            raise _misfit(f"{what} does not fit the inputs and outputs of the stages")
     return wiring
 
 

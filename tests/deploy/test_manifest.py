@@ -162,7 +162,7 @@ def test_every_end_of_a_connection_is_there_once(number, place, count):
     ends = document["connections"][number]["to"]
     ends[place : place + 1] = [ends[place]] * count
     name = SOUND["connections"][number]["tensor"]
-    lines = f"tensor '{name}' has other ends", "the model's outputs are b, y, those connected"
+    lines = f"the connection of tensor '{name}' does", "the model's outputs are b, y, those"
     assert refused(document).startswith(lines)
 
 
@@ -189,15 +189,15 @@ def test_both_ends_have_one_shape_and_dtype(number, place, odd):
         ("stages.2.outputs.1", port("a"), "'a' is listed 2 times"),
         ("model.inputs.1", port("a"), "'a' is listed 2 times"),
         ("model.outputs.2", port("y"), "the model's outputs are b, y, y, those connected b, y"),
-        ("connections.2.from", {"stage": 2, "output": 0}, "tensor 'b' has other ends"),
-        ("connections.0.from.input", "z", "tensor 'x' has other ends"),
-        ("connections.1.from.stage", 3, "tensor 'a' has other ends"),
-        ("connections.1.from.output", 2, "tensor 'a' has other ends"),
-        ("connections.1.to", [{"stage": 3, "input": "a"}], "tensor 'a' has other ends"),
-        ("connections.1.to", [{"stage": 2, "input": "a"}], "tensor 'a' has other ends"),
-        ("connections.5", SOUND["connections"][3], "tensor 'c' has other ends"),
+        ("connections.2.from", {"stage": 2, "output": 0}, "connection of tensor 'b' does not"),
+        ("connections.0.from.input", "z", "connection of tensor 'x' does not"),
+        ("connections.1.from.stage", 3, "connection of tensor 'a' does not"),
+        ("connections.1.from.output", 2, "connection of tensor 'a' does not"),
+        ("connections.1.to", [{"stage": 3, "input": "a"}], "connection of tensor 'a' does not"),
+        ("connections.1.to", [{"stage": 2, "input": "a"}], "connection of tensor 'a' does not"),
+        ("connections.5", SOUND["connections"][3], "connection of tensor 'c' does not"),
         ("connections.4", ..., "the model's outputs are b, y, those connected b"),
-        ("connections.3", ..., "tensor 'y' has other ends"),
+        ("connections.3", ..., "connection of tensor 'y' does not"),
         ("model.states", {"h": "n"}, "the stages have the states none"),
         ("model.variants", {"a": {"inputs": [port("y")]}}, "'a' has other inputs than the model"),
     ],
