@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.errors import AutosplitError, ModelError, line_of
-from autosplit.extras import relax
+from autosplit.errors import AutosplitError, ModelError, explained, line_of
+from autosplit.extras import onnx, relax
 from autosplit.frontend.onnx import normalize, opaque
 from autosplit.frontend.onnx.limits import Limits
 from autosplit.frontend.onnx.nodes import draws_at_random, modules_of, tensors_read
@@ -177,6 +177,12 @@ class _NodeByNode:
         self._read |= {output.name for output in model.graph.output}
         self._varying = set(shapes)  # the tensors whose values depend on the inputs
         self._limits = Limits(model)
+
+    def _parse_array(self, tensor: Any) -> Any:
+        """The value of a weight. Raises ModelError for a type that TVM does not have."""
+        kind = onnx.TensorProto.DataType.Name(tensor.data_type)
+        with explained(ModelError, f"weight '{tensor.name}' is {kind}, which cannot be imported"):
+            return super()._parse_array(tensor)  # type: ignore[misc]
 
     def _check_for_unsupported_ops(self, graph: Any) -> None:
         """Do nothing: unsupported ops become opaque."""

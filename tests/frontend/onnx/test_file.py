@@ -2,6 +2,7 @@
 
 import os
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -56,6 +57,8 @@ RELU, WIDE = node("Relu", "x", "y"), {"w": np.ones((1, 5), np.float32)}
          "node 'sum' (Add) cannot be imported: the first input shape at dim 1 is"),
         (onnx_model([RELU], [value("x", (1,), "STRING")]), "input 'x' has no numeric element type"),
         (onnx_model([RELU], [value("x", (1,), "UNDEFINED")]), "'x' has no numeric element type"),
+        (onnx_model([RELU], weights={"w": np.array(["a"], object)}), "weight 'w' is STRING, which"),
+        (onnx_model([RELU], weights={"w": np.ones(2, ml_dtypes.int4)}), "weight 'w' is INT4"),
         (onnx_model([RELU], [SEQUENCE]), "input 'x' is a sequence_type"),
         (onnx_model([RELU], [onnx.ValueInfoProto(name="x")]), "input 'x' is a value without"),
     ],
