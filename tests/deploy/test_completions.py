@@ -208,6 +208,7 @@ MASKS = ["mask.sliding_attention", "mask.chunked_attention", "mask.window", "mas
         {"inputs": inputs(1)[1:]},
         *({"inputs": (*inputs(1)[:2], Port(name, (1, 1, 1, LENGTH), "bool"))} for name in MASKS),
         {"outputs": (Port("logits", (1, 1, 7), "int64"),)},
+        {"outputs": ()},
         {"stages": ()},
     ],
 )

@@ -60,8 +60,8 @@ class Decoder:
     def of(cls, wiring: Wiring) -> Decoder | None:
         """The decoder of a pipeline; None where its inputs and outputs are not those of one."""
         shapes = (wiring.inputs, *(variant.inputs for variant in wiring.variants.values()))
-        scores, *others = wiring.outputs
-        if others or "float" not in scores.dtype or not scores.shape or not wiring.first_states:
+        scores = wiring.outputs[0] if len(wiring.outputs) == 1 else None
+        if not (scores and scores.shape and "float" in scores.dtype and wiring.first_states):
             return None
         if not all(map(_is_decoders, shapes)) or _length(wiring.inputs) != 1:
             return None
