@@ -274,6 +274,17 @@ def test_beyond_the_queue_requests_are_told_to_come_again():
     assert (refused[0], refused[1]["retry-after"]) == (503, "1")
 
 
+def test_items_before_a_refused_one_are_inside_until_they_are_computed():
+    release = threading.Event()
+    pipeline = chain(before={0: lambda _: release.wait(PATIENCE_S)})()
+    pipeline.enter = Mock(side_effect=[pipeline.enter(items(1)[0]), ConfigError("too large")])
+    with served(lambda: pipeline) as address, ThreadPoolExecutor(1) as threads:
+        answer = threads.submit(post, address, asked(shape=[4], data=[0] * 4))
+        wait_for(lambda: "autosplit_items_inside 2" in metrics(address))
+        release.set()
+        assert answer.result(PATIENCE_S)[0] == 400
+
+
 def test_requests_that_are_being_computed_are_finished_at_the_end():
     begun, release = threading.Event(), threading.Event()
     before = {0: lambda _: begun.set() or release.wait(PATIENCE_S)}
@@ -548,12 +559,10 @@ def test_ray_serve_reads_how_an_export_was_measured():
     yaml = pytest.importorskip("yaml")
     (deployment,) = yaml.safe_load(hinted(one_stage(batch=4), "ray"))["deployments"]
     assert deployment == {
-        "name": sound()["model"]["name"],
-        "num_replicas": 2,
-        "max_ongoing_requests": 8,
+        "name": sound()["model"]["name"], "num_replicas": 2, "max_ongoing_requests": 8,
         "ray_actor_options": {"num_cpus": 2},
         "user_config": {"max_batch_size": 4, "batch_wait_timeout_s": 0.0025},
-    }
+    }  # fmt: skip
 
 
 def test_a_hint_may_be_a_json_document(tmp_path, as_json):

@@ -23,7 +23,7 @@ from autosplit.deploy.server.completions import Decoder
 from autosplit.deploy.server.metrics import Metrics
 from autosplit.errors import AutosplitError, ConfigError, MachineError, StageError
 from autosplit.extras import require
-from autosplit.hardware.execution.pipeline import Item, Pipeline
+from autosplit.hardware.execution.pipeline import Inside, Item, Pipeline
 from autosplit.hardware.execution.streams import Stream
 from autosplit.versions import VERSION
 
@@ -273,10 +273,14 @@ class Server:
         self, pipeline: Pipeline, items: Sequence[Item], stream: Stream, ended: Stream = None
     ) -> list[dict[str, protocol.Array]]:
         entered = time.perf_counter()
-        tickets = [pipeline.enter(item, stream) for item in items]
-        self._drop(ended)  # before another request begins the sequence anew
-        # Wait for all of them, even where one fails: ``result`` raises its error.
-        await asyncio.gather(*map(asyncio.wrap_future, tickets), return_exceptions=True)
+        tickets: list[Inside] = []
+        try:
+            for item in items:
+                tickets.append(pipeline.enter(item, stream))
+            self._drop(ended)  # before another request begins the sequence anew
+        finally:
+            # Wait for all that entered, even where one is refused or fails: ``result`` raises then.
+            await asyncio.gather(*map(asyncio.wrap_future, tickets), return_exceptions=True)
         end = time.perf_counter()
         for ticket in tickets:
             start = ticket.started or entered
@@ -332,9 +336,8 @@ def _json(
 def listen(host: str, port: int) -> socket.socket:
     """A socket that listens on a host and port. Raises MachineError where that is impossible."""
     if not 0 <= port <= 65535:
-        raise ConfigError(
-            f"port {port} is out of range; give --port 1 to 65535, or 0 for a free one"
-        )
+        text = f"port {port} is out of range; give --port 1 to 65535, or 0 for a free one"
+        raise ConfigError(text)
     try:
         family, *_, resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.create_server(resolved, family=family)
