@@ -95,11 +95,13 @@ def _locked(folder: Path) -> Iterator[None]:
 
 def _switch(hidden: Path, folder: Path, old_files: Mapping[str, str]) -> None:
     new_names = sorted(file.name for file in hidden.iterdir() if file.name != NAME)
-    foreign = [name for name in new_names if os.path.lexists(folder / name)]
-    if foreign and not (folder / NAME).exists():
-        raise ConfigError(
-            f"'{folder / foreign[0]}' was not written by an export; choose another folder"
-        )
+    # A killed export may have left files of stages, but a program's file may be somebody's own.
+    program = manifest_file.read(hidden).program if old_files else {}
+    names = {*program} - {*old_files} if (folder / NAME).exists() else {*new_names}
+    foreign = sorted(name for name in names if os.path.lexists(folder / name))
+    if foreign:
+        problem = f"'{folder / foreign[0]}' was not written by an export; choose another folder"
+        raise ConfigError(problem)
     for name in (*new_names, NAME):
         replace(hidden / name, folder / name)
     for name, digest in old_files.items():

@@ -104,6 +104,16 @@ def test_a_file_that_is_no_exports_is_not_written_over(tmp_path):
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("stage0.so", "mine")]
 
 
+def test_a_file_beside_an_export_is_not_written_over_by_a_program(tmp_path):
+    write(tmp_path, "old")
+    native = manifest_file.read(tmp_path).model_copy(update={"program": {}})
+    manifest_file.write(native, tmp_path / "split.json")
+    (tmp_path / "run.py").write_text("mine")
+    with pytest.raises(ConfigError, match="run.py' was not written by an export"):
+        write(tmp_path, "new")
+    assert (read(tmp_path), (tmp_path / "run.py").read_text()) == ("old", "mine")
+
+
 def test_an_export_that_fails_leaves_the_old_one(tmp_path):
     write(tmp_path, "old")
     before = names(tmp_path)
