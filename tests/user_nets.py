@@ -39,12 +39,9 @@ def vit(layers: int = 2, width: int = 768, size: int = 224, patch: int = 16) -> 
     length = patches + 1
     body, weights = _encoder("embedded", layers, width, length)
     weights |= {
-        "w_patch": (width, 3, patch, patch),
-        "b_patch": (width,),
-        "flat": np.array([1, width, patches]),
-        "class_token": (1, 1, width),
-        "position": (1, length, width),
-    }
+        "w_patch": (width, 3, patch, patch), "b_patch": (width,), "class_token": (1, 1, width),
+        "flat": np.array([1, width, patches]), "position": (1, length, width),
+    }  # fmt: skip
     text = f"""g (float[1,3,{size},{size}] x) => (float[1,{length},{width}] y) {{
         patched = Reshape(Conv<strides=[{patch},{patch}]>(x, w_patch, b_patch), flat)
         tokens = Concat<axis=1>(class_token, Transpose<perm=[0,2,1]>(patched))

@@ -35,9 +35,8 @@ def read_arrays(folder: Path, part: ArraysPart) -> dict[str, np.ndarray[Any, Any
         with np.load(file, allow_pickle=False) as arrays:
             return dict(arrays)
     except Exception as error:  # numpy and zipfile raise many kinds for a damaged archive
-        raise ConfigError(
-            f"'{folder / part.file}' has no arrays ({error}); export the split again"
-        ) from error
+        problem = f"'{folder / part.file}' has no arrays ({error}); export the split again"
+        raise ConfigError(problem) from error
 
 
 def write_reference(expected: Expected, file: Path) -> ArraysPart:
@@ -67,9 +66,8 @@ def read_reference(folder: Path, document: Manifest, initial: Outputs) -> tuple[
     from autosplit.hardware.measurement.sequences import Expected
 
     if document.reference is None:
-        raise ConfigError(
-            "the export has no reference outputs; give the original model with --model FILE"
-        )
+        problem = "the export has no reference outputs; give the original model with --model FILE"
+        raise ConfigError(problem)
     sides: dict[str, dict[int, dict[str, Any]]] = {"in": {}, "out": {}, "after": {}}
     ports = [port for stage in document.stages for port in stage.inputs]
     dtypes = {port.name: port.dtype for port in (*ports, *document.model.outputs)}
@@ -85,9 +83,8 @@ def read_reference(folder: Path, document: Manifest, initial: Outputs) -> tuple[
         if not numbers:
             raise ValueError("no items")
     except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(
-            f"'{folder / name}' has no reference outputs ({error}); export the split again"
-        ) from error
+        problem = f"'{folder / name}' has no reference outputs ({error}); export the split again"
+        raise ConfigError(problem) from error
     items = [sides["in"][number] for number in numbers]
     after = [sides["after"][number] for number in sorted(sides["after"])]
     # States that are too large are not recorded, only the outputs that depend on them.

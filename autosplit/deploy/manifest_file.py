@@ -48,9 +48,8 @@ def parse(content: bytes, file: str) -> Manifest:
         raise ConfigError(f"'{file}' is not JSON: {error}; export it again") from error
     version = document.get("format") if isinstance(document, dict) else None
     if version != FORMAT or isinstance(version, bool):
-        raise ConfigError(
-            f"'{file}' has format {version!r}, this autosplit reads {FORMAT}; export it again"
-        )
+        problem = f"'{file}' has format {version!r}, this autosplit reads {FORMAT}; export it again"
+        raise ConfigError(problem)
     try:
         return Manifest.model_validate(document)
     except ValidationError as error:

@@ -56,11 +56,9 @@ def test_the_tables_tell_what_the_document_holds(capsys):
     ]
     for row in (
         ["0", "complete", "*", "2 (1 to 3)", "2.5 (2 to 3)", "p, q | r", "1.5, -, 2.25"],
-        ["1", "fail", "no room"],
-        ["1", "p, q", "t (2.05 kB)"],
-        ["2", "r", "u (1.02 kB), v (512 B)"],
-        ["replicas", "4", "250"],
-    ):
+        ["1", "fail", "no room"], ["1", "p, q", "t (2.05 kB)"],
+        ["2", "r", "u (1.02 kB), v (512 B)"], ["replicas", "4", "250"],
+    ):  # fmt: skip
         assert row in rows
     assert "best split: trial 0, 2.5 (2 to 3) ms an item, in the final comparison" in lines
     assert "predicted bound 1.5 ms by the profile" in lines

@@ -30,13 +30,10 @@ def test_rules_for_unlike_devices_give_each_a_range_of_layers():
     model = replace(CHAIN, rows=rows, kinds=kinds, sizes=(3.0, 1.0, 1.0, 1.0, 0.0, 0.0))
     plans = unlike_baselines(model, [5.0, 1.0])
     assert {rule: tuple(map(len, plan.split)) for rule, plan in plans.items()} == {
-        "equal layer counts": (3, 3),
-        "equal parameters": (1, 5),
-        "layers by memory": (2, 4),
-        "layers by memory, largest first": (4, 2),
-        "memory filled in order": (1, 5),
+        "equal layer counts": (3, 3), "equal parameters": (1, 5), "layers by memory": (2, 4),
+        "layers by memory, largest first": (4, 2), "memory filled in order": (1, 5),
         "layers by speed": (5, 1),
-    }
+    }  # fmt: skip
     roomy = replace(model, kinds=(Kind("0", memory=8.0), kinds[1]))
     assert len(unlike_baselines(roomy, [5.0, 1.0])["memory filled in order"].split) == 1
     assert plans["layers by memory, largest first"].stages[0].options[0].row.kind == "1"

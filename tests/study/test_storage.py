@@ -87,12 +87,10 @@ def test_a_database_of_another_schema_is_refused_without_its_password(monkeypatc
 
 def test_a_storage_is_shown_by_its_file_or_without_its_password():
     shown = {
-        "sqlite:////a/b.db": "/a/b.db",
-        "sqlite://": "sqlite://",
-        "postgresql://u:p@h/d": "postgresql://u:***@h/d",
-        "nonsense": "nonsense://...",
+        "sqlite:////a/b.db": "/a/b.db", "postgresql://u:p@h/d": "postgresql://u:***@h/d",
+        "sqlite://": "sqlite://", "nonsense": "nonsense://...",
         "no url://me:secret@host": "no url://...",
-    }
+    }  # fmt: skip
     assert {url: redact_password(url) for url in shown} == shown
 
 

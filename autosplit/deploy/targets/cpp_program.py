@@ -143,9 +143,8 @@ def _port(port: Port) -> tuple[Any, ...]:
     try:
         dtype = dtype_of(port.dtype)
     except TypeError as error:
-        raise ConfigError(
-            f"tensor '{port.name}' is {port.dtype}, which the cpp format lacks; use native"
-        ) from error
+        problem = f"tensor '{port.name}' is {port.dtype}, which the cpp format lacks; use native"
+        raise ConfigError(problem) from error
     size = dtype.itemsize * math.prod(port.shape)
     legal = port.range or () if "int" in port.dtype else ()
     return (port.name, port.dtype, dtype.str, port.shape, size, legal)

@@ -68,8 +68,8 @@ def results(
         # This infers the whole model, which few nodes need.
         shapes = implied_shapes(model) | shapes
         types = [_type(output, shapes, unknown) for output in outputs]
-    read, made = relax.Tuple(list(values.values())), types if len(types) > 1 else types[0]
-    variable = builder.emit(relax.call_dps_packed(OPAQUE + node.op_type, read, made))
+    read, kind = relax.Tuple(list(values.values())), types if len(types) > 1 else types[0]
+    variable = builder.emit(relax.call_dps_packed(OPAQUE + node.op_type, read, kind))
     if len(types) == 1:
         return {outputs[0].name: variable}
     items = (relax.TupleGetItem(variable, i) for i in range(len(types)))

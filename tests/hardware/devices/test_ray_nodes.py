@@ -6,11 +6,10 @@ from autosplit.hardware.devices.ray_nodes import assign, only_place
 
 
 def node(number, cpus=2, alive=True, **resources):
-    return {
+    names = {"NodeManagerAddress": f"10.0.0.{number}", "NodeManagerHostname": f"pi{number}"}
+    return names | {
         "NodeID": f"{number}" * 56,
         "Alive": alive,
-        "NodeManagerAddress": f"10.0.0.{number}",
-        "NodeManagerHostname": f"pi{number}",
         "Resources": {"CPU": cpus, "memory": 1.0, f"node:10.0.0.{number}": 1.0, **resources},
     }
 

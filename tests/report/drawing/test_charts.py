@@ -49,11 +49,9 @@ def points(chart):
 def test_convergence_has_the_best_so_far_the_bound_and_the_best_baseline():
     chart = chart_of(STUDY, 0)
     assert points(chart) == {
-        "in the search": [(0, 8.0), (2, 10.0), (4, 5.0)],
-        "best so far": [(0, 8.0), (2, 8.0), (4, 5.0)],
-        "one core": [(0, 20.0)],
-        "predicted bound": [(0, 4.0)],
-    }
+        "in the search": [(0, 8.0), (2, 10.0), (4, 5.0)], "one core": [(0, 20.0)],
+        "best so far": [(0, 8.0), (2, 8.0), (4, 5.0)], "predicted bound": [(0, 4.0)],
+    }  # fmt: skip
     assert [(s.low, s.high) for s in chart.series[0].spreads] == [(7, 10), (9, 12), (4, 7)]
 
 
