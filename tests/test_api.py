@@ -96,7 +96,7 @@ def test_arguments_of_plan_that_make_no_sense_are_refused(branches, arguments, l
 
 
 def test_a_deployment_for_a_runtime_that_is_not_loaded_is_refused(branches):
-    runtimes = {name: "openvino-bfloat16" for name in branches.runtimes}
+    runtimes = dict.fromkeys(branches.runtimes, "openvino-bfloat16")
     deployment = branches.split([]).deployment.with_runtimes(runtimes)
     with pytest.raises(ConfigError, match="not loaded for 'openvino-bfloat16'; load it with that"):
         branches.pipeline(deployment)

@@ -109,7 +109,7 @@ def test_a_file_beside_an_export_is_not_written_over_by_a_program(tmp_path):
     native = manifest_file.read(tmp_path).model_copy(update={"program": {}})
     manifest_file.write(native, tmp_path / "split.json")
     (tmp_path / "run.py").write_text("mine")
-    with pytest.raises(ConfigError, match="run.py' was not written by an export"):
+    with pytest.raises(ConfigError, match=r"run\.py' was not written by an export"):
         write(tmp_path, "new")
     assert (read(tmp_path), (tmp_path / "run.py").read_text()) == ("old", "mine")
 

@@ -166,7 +166,7 @@ NO_REFERENCE = "the export has no reference outputs; give the original model wit
           for count in ("0", "-1")),
         (["verify", "--seed", "-5"], "--seed -5 is invalid; give 0 or more"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_answered_is_refused_with_the_remedy(export, said, words, line):
     export.edit(lambda d: d.update(reference=None) or d["model"].pop("file"))
     assert said(words[0], export.folder, *words[1:]) == (2, line)
