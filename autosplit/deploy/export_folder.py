@@ -95,10 +95,11 @@ def _locked(folder: Path) -> Iterator[None]:
 
 def _switch(hidden: Path, folder: Path, old_files: Mapping[str, str]) -> None:
     new_names = sorted(file.name for file in hidden.iterdir() if file.name != NAME)
-    # A killed export may have left files of stages, but a program's file may be somebody's own.
+    # A killed export may have left files, but one with a program's name may be somebody's own.
     program = manifest_file.read(hidden).program if old_files else {}
     names = {*program} - {*old_files} if (folder / NAME).exists() else {*new_names}
-    foreign = sorted(name for name in names if os.path.lexists(folder / name))
+    present = [name for name in sorted(names) if os.path.lexists(folder / name)]
+    foreign = [n for n in present if n not in program or sha256(folder / n) != program[n]]
     if foreign:
         problem = f"'{folder / foreign[0]}' was not written by an export; choose another folder"
         raise ConfigError(problem)

@@ -203,9 +203,8 @@ def _type(name: str, tensor: Mapping[str, Any]) -> tuple[np.dtype[Any], tuple[in
         dtype = dtype_of(DTYPES[datatype])  # type: ignore[index]
     except (KeyError, TypeError):
         known = ", ".join(DTYPES)
-        raise ConfigError(
-            f"input '{name}' has the datatype {datatype!r}; those here are {known}"
-        ) from None
+        problem = f"input '{name}' has the datatype {datatype!r}; those here are {known}"
+        raise ConfigError(problem) from None
     # The product of more sizes, or of larger ones, would take long.
     is_list = isinstance(shape, list) and len(shape) <= _MOST_DIMENSIONS
     sizes: Any = shape if is_list else [None]
