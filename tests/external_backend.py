@@ -157,7 +157,7 @@ def patterns() -> tuple[Any, ...]:
 
     relu = is_op("relax.nn.relu")
     return (
-        (f"{NAME}.conv_norm_relu", relu(norm(conv()))), (f"{NAME}.conv_relu", relu(conv())),
-        (f"{NAME}.conv_add_relu", relu(add(conv()))), (f"{NAME}.conv_add", add(conv())),
-        (f"{NAME}.conv", conv()),
+        (f"{NAME}.conv_norm_relu", relu(norm(conv()))),
+        (f"{NAME}.conv_add_relu", relu(add(conv()))), (f"{NAME}.conv_relu", relu(conv())),
+        (f"{NAME}.conv_add", add(conv())), (f"{NAME}.conv", conv()),
     )  # fmt: skip
