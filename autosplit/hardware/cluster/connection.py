@@ -18,8 +18,6 @@ import numpy as np
 from autosplit.errors import AutosplitError, ConfigError, MachineError, line_of
 from autosplit.extras import require
 from autosplit.files import sha256
-from autosplit.hardware.devices.device import RayCores
-from autosplit.hardware.devices.ray_nodes import RayPlace, only_place
 from autosplit.hardware.execution.engine import stop_all
 from autosplit.versions import VERSION
 
@@ -68,11 +66,6 @@ def connected(address: str | None = None) -> Any:
             remedy = "set RAY_AUTH_MODE=token, with the token of the cluster in ~/.ray/auth_token"
         raise MachineError(f"no Ray cluster at {where} ({line_of(error)}); {remedy}") from error
     return ray
-
-
-def place_of(device: RayCores) -> RayPlace:
-    """The one node of a device. Raises MachineError for none, several, or too few cores there."""
-    return only_place(device, connected().nodes())
 
 
 def put(file: Path, digest: str) -> Any:
@@ -128,12 +121,6 @@ def write_files(folder: Path, digests: Mapping[str, str], contents: Sequence[Any
         file.write_bytes(content)
         if sha256(file) != digest:
             raise ConfigError(f"'{name}' has another sha256 than recorded; export it again")
-
-
-def require_version(version: str) -> None:
-    """Raise MachineError, on a node, where another version of autosplit sent the work."""
-    if version != VERSION:
-        raise MachineError(f"autosplit is {VERSION} there and {version} here; install the same")
 
 
 def _require_server(host: str, port: int) -> None:

@@ -12,18 +12,10 @@ import numpy as np
 from autosplit.errors import MachineError
 from autosplit.extras import tvm
 from autosplit.files import sha256
-from autosplit.hardware.cluster.connection import (
-    START_S,
-    answer,
-    connected,
-    place_of,
-    put,
-    require_version,
-    write_files,
-)
-from autosplit.hardware.cluster.pool import PooledActor, take
+from autosplit.hardware.cluster.connection import START_S, answer, connected, put, write_files
+from autosplit.hardware.cluster.pool import Actor, PooledActor, take
 from autosplit.hardware.devices.device import RayCores, parse
-from autosplit.hardware.devices.ray_nodes import RayPlace
+from autosplit.hardware.devices.ray_nodes import RayPlace, only_place
 from autosplit.hardware.measurement.results import LinkCost, Profile
 from autosplit.hardware.profiling import transfer_costs
 
@@ -35,11 +27,8 @@ TUNING = "tuning"  # the folder of a tuning database beside the model there
 _answers: dict[tuple[str, RayPlace, str], Any] = {}  # by job, place and question
 
 
-class NodeActor:
+class NodeActor(Actor):
     """The Ray actor that answers queries on a node; it computes no stage."""
-
-    def __init__(self, version: str) -> None:
-        require_version(version)
 
     def ask(self, functions: Sequence[str]) -> list[str | None]:
         """The text that each function of TVM returns there; None for an unknown function."""
@@ -136,7 +125,7 @@ def _answered(
 
     Raises MachineError where the node is gone, even if it has answered before.
     """
-    place = place_of(device)
+    place = only_place(device, connected().nodes())
     key = connected().get_runtime_context().get_job_id(), place, question
     if again or key not in _answers:
         actor = take(NodeActor, place)

@@ -14,18 +14,11 @@ from typing import Any
 import numpy as np
 
 from autosplit.errors import StageError, line_of
-from autosplit.hardware.cluster.connection import (
-    answer,
-    connected,
-    place_of,
-    put,
-    require_version,
-    write_files,
-)
-from autosplit.hardware.cluster.pool import PooledActor, take
+from autosplit.hardware.cluster.connection import answer, connected, put, write_files
+from autosplit.hardware.cluster.pool import Actor, PooledActor, take
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices.device import RayCores
-from autosplit.hardware.devices.ray_nodes import RayPlace
+from autosplit.hardware.devices.ray_nodes import RayPlace, only_place
 from autosplit.hardware.execution.engine import replica_name
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.stage_spec import StageSpec
@@ -37,11 +30,8 @@ from autosplit.hardware.runtimes.stage_files import load_stage, require_here, wr
 LANES = 2  # threads a replica: while it computes an item, the tensors of the next one arrive
 
 
-class StageActor:
+class StageActor(Actor):
     """The Ray actor of a replica. Ray calls ``run`` in one thread, other methods in another."""
-
-    def __init__(self, version: str) -> None:
-        require_version(version)
 
     def load(
         self,
@@ -226,7 +216,7 @@ def remote_stage(runtime: Runtime, spec: StageSpec, device: RayCores) -> RayRepl
         spec = write_stage(runtime, spec, [device], file)
         files = spec.digests.items()
         contents = {name: put(file.with_name(name), digest) for name, digest in files}
-    return RayReplica(spec, {}, contents, place_of(device))
+    return RayReplica(spec, {}, contents, only_place(device, connected().nodes()))
 
 
 def pipeline_of(

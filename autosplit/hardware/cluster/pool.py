@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from autosplit.errors import MachineError
 from autosplit.extras import require
 from autosplit.hardware.cluster.connection import IN_CALLS, START_S, connected
 from autosplit.hardware.devices.ray_nodes import RayPlace
@@ -20,6 +21,14 @@ HEADER_BYTES = 1 << 16  # room in a buffer for what a value has besides its tens
 BUFFERS = 4  # an item computed, one that waits, one that a runtime still refers to, and a spare
 Key = tuple[str, RayPlace, type]  # the job, the node and its cores, and the class
 _idle: dict[Key, PooledActor] = {}  # actors that nobody uses
+
+
+class Actor:
+    """What runs on a node; autosplit must have the same version there as here."""
+
+    def __init__(self, version: str) -> None:
+        if version != VERSION:
+            raise MachineError(f"autosplit is {VERSION} there and {version} here; install the same")
 
 
 class PooledActor:

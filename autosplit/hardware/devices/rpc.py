@@ -179,7 +179,6 @@ def reached(devices: Iterable[Device], wait_s: float = 0.0) -> Iterator[list[Ser
 def _limit_silence(connected_socket: socket.socket, seconds: float) -> None:
     """End a send or receive that makes no progress, whoever calls it, with EAGAIN."""
     # A struct timeval, as the kernel reads it.
-    whole_seconds = int(seconds)
-    limit = struct.pack("ll", whole_seconds, int((seconds - whole_seconds) * 1e6))
+    limit = struct.pack("ll", *divmod(int(seconds * 1e6), 1_000_000))
     for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
         connected_socket.setsockopt(socket.SOL_SOCKET, option, limit)

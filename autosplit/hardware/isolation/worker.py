@@ -132,6 +132,5 @@ def _work(answers: Connection) -> None:
 
 
 def _prctl(option: int, value: int) -> None:
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+    with contextlib.suppress(OSError, AttributeError):  # other systems than Linux have none
+        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
