@@ -39,6 +39,12 @@ def processes() -> dict[int, ProcessUsage]:
     return usages
 
 
+def is_server(process: int) -> bool:
+    """Whether a process, with its children, serves stages: of TVM RPC, or of a Ray node."""
+    command, *arguments = system_text(Path(f"/proc/{process}/cmdline")).split("\0")
+    return command.endswith(("/raylet", "/tvm_rpc")) or "tvm.exec.rpc_server" in arguments
+
+
 def cpu_seconds() -> list[float]:
     """Seconds of all cores: user, nice, system, idle, iowait, irq, softirq and, if known, steal."""
     line = system_text(Path("/proc/stat")).partition("\n")[0]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from autosplit.hardware.devices.system_files import cpu_seconds, processes, system_text
+from autosplit.hardware.devices.system_files import cpu_seconds, is_server, processes, system_text
 from autosplit.hardware.measurement.results import Spread
 
 T = TypeVar("T")
@@ -41,8 +41,8 @@ _LEAST_S = 0.5  # the shortest window: the system counts hundredths of a second 
 class Counters:
     """Processor times since the system was started, in seconds, summed over all cores.
 
-    ``process`` is the time of this process and its children. ``throttled`` is the number of times
-    that clocks were slowed, plus the withheld time in µs; it grows with each throttling.
+    ``process`` is the time of this process, its children and the servers here. ``throttled`` is how
+    often clocks were slowed, plus the withheld time in µs; it grows with each throttling.
     """
 
     total: float
@@ -60,8 +60,9 @@ class Counters:
 
 
 def _own_seconds() -> float:
-    """The time of this process and of all its descendants, which compute stages for it."""
-    usages, family = processes(), {os.getpid()}
+    """The time of this process and of the servers here, whoever uses them, with descendants."""
+    usages = processes()
+    family = {os.getpid(), *filter(is_server, usages)}
     while children := {pid for pid, usage in usages.items() if usage.parent in family} - family:
         family |= children
     return sum(usages[pid].seconds for pid in family if pid in usages)

@@ -4,9 +4,11 @@ import time
 
 import pytest
 
+from autosplit.hardware.devices.system_files import ProcessUsage
 from autosplit.hardware.measurement import disturbance
 from autosplit.hardware.measurement.disturbance import Conditions, Counters, since, wait_until_calm
 from autosplit.hardware.measurement.results import Spread
+from tests.hardware.fakes import wait_for
 
 CALM = Counters(100.0, 50.0, 0.0, 10.0, 0)
 
@@ -60,6 +62,15 @@ def test_the_time_of_children_is_not_that_of_others():
         child.wait()
     # What it took is kept when it has ended.
     assert Counters.now().process > later.process - 1e-6
+
+
+def test_the_time_of_servers_here_is_not_that_of_others(monkeypatch):
+    command = [sys.executable, "-c", "import sys; sys.stdin.read()", "tvm.exec.rpc_server"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as server:
+        of_session, other = ProcessUsage(server.pid, 4.0), ProcessUsage(1, 8.0)
+        usages = {server.pid: ProcessUsage(1, 2.0), -1: of_session, -2: other}
+        monkeypatch.setattr(disturbance, "processes", lambda: usages)
+        wait_for(lambda: Counters.now().process == 6.0)
 
 
 def test_waiting_ends_when_it_is_calm_and_at_its_limit(monkeypatch):
