@@ -13,6 +13,7 @@ from optuna.trial import FrozenTrial
 
 from autosplit.errors import SplitError
 from autosplit.hardware.measurement.results import Baseline
+from autosplit.planner.evaluation import period_of
 from autosplit.study.record import record_of
 from autosplit.study.results import is_lost
 from autosplit.study.space import Space
@@ -88,8 +89,7 @@ class TrialReader:
 def measured_baselines(space: Space, baselines: Iterable[Baseline]) -> Iterator[Measured]:
     """The baselines that are candidates of the space, as measured candidates."""
     for number, baseline in enumerate(baselines, 1):
-        candidate = space.whole_model(baseline)
-        if candidate is not None:
+        if candidate := space.whole_model(baseline):
             period = baseline.period_ms.median
-            stage_ms = (period * candidate[0].replicas,)
+            stage_ms = (period / period_of(space.costs, candidate[0], [1.0]),)
             yield Measured(-number, candidate, stage_ms, period, baseline.latency_ms.median)

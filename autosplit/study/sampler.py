@@ -34,7 +34,6 @@ OTHERS: Mapping[str, Callable[[int], BaseSampler]] = {
     "random": lambda seed: optuna.samplers.RandomSampler(seed=seed),
     "tpe": lambda seed: optuna.samplers.TPESampler(seed=seed, constant_liar=True),
 }
-SAMPLERS = (PLANNER, *OTHERS)
 _ATTEMPTS = 20  # choices of a candidate for a trial while other workers choose the same one
 FIRST_WAIT = 0.05  # most seconds between the first two attempts; doubled for each further one
 

@@ -8,11 +8,11 @@ from autosplit.study.acquisition import Acquisition, Goal, acquisition
 from autosplit.study.history import TrialReader
 from autosplit.study.loop.run import run_study
 from autosplit.study.record import RECORD, record_of, update
-from autosplit.study.sampler import SAMPLERS, PlannerSampler
+from autosplit.study.sampler import OTHERS, PLANNER, PlannerSampler
 from tests.study.conftest import chain_bench, keys, space_of, states, stopped
 
 
-@pytest.mark.parametrize("name", [name for name in SAMPLERS if name != "gp"])
+@pytest.mark.parametrize("name", [PLANNER, *sorted(OTHERS.keys() - {"gp"})])
 def test_every_sampler_measures_a_small_space_whole_and_each_candidate_once(name, ran):
     opened = ran(chain_bench(ops=4, noise=0.3), trials=50, sampler=name)
     assert states(opened) == ["COMPLETE"] * 3

@@ -103,6 +103,17 @@ def test_a_baseline_of_a_batch_is_measured_as_one_of_that_batch():
     assert correct(of_question.evaluator, [measured]).latency_ratio == 1
 
 
+def test_a_baseline_of_uneven_streams_has_the_time_of_a_step_in_one_replica():
+    rows = (RowCosts(Row("big", "a", 1), (2.0,)),)
+    costs = CostModel("net", ("op",), (0,), rows, (Kind("big"),), states=(("h", 1),), streams=3)
+    of_question = Space(costs, Question.of_cores({"big": 2}), cores={"big": (0, 1)})
+    # One of the two replicas computes two steps of three, one after the other.
+    times = Spread(4 / 3, 4 / 3, 4 / 3), Spread(2.0, 2.0, 2.0)
+    baseline = Baseline("a, 2 replicas", *times, 2, "a", ("cores:0", "cores:1"))
+    (measured,) = measured_baselines(of_question, [baseline])
+    assert measured.stage_ms == pytest.approx([2.0])
+
+
 def test_a_candidate_with_an_op_that_its_row_cannot_run_does_not_fit():
     times = {"a": 1.0, "b": math.inf}
     rows = [RowCosts(Row("big", runtime, 1), (time,)) for runtime, time in times.items()]

@@ -126,15 +126,6 @@ def test_a_database_of_another_program_is_refused_and_left_as_it_is(tmp_path, ta
     assert file.read_bytes() == before
 
 
-def test_an_empty_database_and_one_of_optuna_are_used(tmp_path):
-    url = storage_url("x", str(tmp_path / "x.db"))
-    (tmp_path / "x.db").touch()
-    connect(url)
-    with closing(sqlite3.connect(tmp_path / "x.db")) as database:
-        database.execute("CREATE TABLE dashboard (x)")  # beside Optuna's tables
-    connect(url)
-
-
 def test_a_database_whose_maker_was_killed_among_its_tables_is_completed(tmp_path):
     url = storage_url("x", str(tmp_path / "x.db"))
     engine = sqlalchemy.create_engine(url)
