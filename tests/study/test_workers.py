@@ -9,7 +9,6 @@ import tempfile
 import threading
 from unittest.mock import Mock
 
-import filelock
 import psutil
 import pytest
 
@@ -104,14 +103,6 @@ def holder():
     yield process
     process.kill()
     process.join()
-
-
-def test_a_lock_keeps_others_out_until_it_is_released(folder):
-    with lock([]):
-        (file,) = folder.rglob("*.lock")
-        with pytest.raises(filelock.Timeout):
-            filelock.FileLock(file).acquire(timeout=0)
-    filelock.FileLock(file).acquire(timeout=0).lock.release()
 
 
 def test_a_process_that_waits_says_once_who_holds_the_lock_and_since_when(holder):

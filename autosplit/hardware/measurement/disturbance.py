@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from autosplit.errors import AutosplitError, MismatchError
 from autosplit.hardware.devices.system_files import cpu_seconds, is_server, processes, system_text
 from autosplit.hardware.measurement.results import Spread
 
@@ -139,7 +140,10 @@ class Calm:
     def measured(
         self, name: str, measure: Callable[[], T], reasons: Callable[[T], Sequence[str]]
     ) -> T:
-        """The result of ``measure``, or of a second one where ``reasons`` disturbed the first."""
+        """The result of ``measure``, or of a second one where ``reasons`` disturbed the first.
+
+        If the second one fails, the first result stays, except where outputs differ.
+        """
         result = measure()
         disturbances = reasons(result)
         if not disturbances or self._patience <= 0:
@@ -147,9 +151,15 @@ class Calm:
         self._note(f"{name} was disturbed: {'; '.join(disturbances)}; measuring again when calm")
         limit = min(_WAIT * self._seconds, self._patience)
         self._patience -= wait_until_calm(limit) + self._seconds
-        result = measure()
+        again = "was disturbed again"
+        try:
+            result = measure()
+        except MismatchError:
+            raise
+        except AutosplitError as error:
+            again = f"failed when it was measured again ({error})"
         if reasons(result):
-            self._note(f"{name} was disturbed again, its figures are marked")
+            self._note(f"{name} {again}, its figures are marked")
         return result
 
 

@@ -2,9 +2,11 @@
 
 from collections import Counter
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 
+from autosplit.errors import MismatchError, StageError
 from autosplit.hardware.measurement import disturbance
 from autosplit.hardware.measurement.disturbance import Calm
 from autosplit.study.loop.run import run_study
@@ -33,6 +35,18 @@ def test_a_disturbed_measurement_is_repeated_once_and_patience_ends(pauses):
     assert [measured() for _ in range(6)] == ["calm", "calm", *["loud"] * 4]
     assert notes[0] == "trial 0 was disturbed: loud; measuring again when calm"
     assert pauses == [20.0, 20.0, 10.0]
+
+
+def test_a_repetition_that_fails_loses_only_a_result_whose_outputs_differ():
+    def measured(error):
+        outcomes = Mock(side_effect=["loud", error])
+        return Calm(5.0, notes.append).measured("trial 0", outcomes, lambda _: NOISE)
+
+    notes = list[str]()
+    assert measured(StageError("it hangs")) == "loud"
+    assert notes[-1].endswith("measured again (it hangs), its figures are marked")
+    with pytest.raises(MismatchError):
+        measured(MismatchError("outputs differ"))
 
 
 def disturbed(bench, calls):
