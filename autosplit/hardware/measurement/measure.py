@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, chain, cycle, islice, takewhile
 from statistics import median
 
+from autosplit import phases
 from autosplit.hardware.execution.engine import StageEvent
 from autosplit.hardware.execution.pipeline import Item, Pipeline
 from autosplit.hardware.execution.streams import Stream
@@ -24,6 +25,7 @@ _MIN_ITEMS = 4  # in each turn of an interleaved comparison
 # two thirds of the samples of each contender.
 ROUNDS = 6
 _NEVER = 1_000_000  # collections of younger objects before a full collection
+_REPORT_S = 60.0  # after so long, and a group of results, a phase has its whole time limit again
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ def period_and_busy(
     last = len(pipeline.submitted)
     warm = last + warm_up_items(pipeline)
     deadline = clock() + budget.seconds
-    next_look = warm
+    next_look, next_report = warm, deadline + _REPORT_S
     # The results of replicas come in groups; at least one whole group is timed.
     least = max(-(-budget.items // pipeline.batch), *pipeline.replicas)
     is_enough = False
@@ -99,6 +101,9 @@ def period_and_busy(
         if is_enough or number % pipeline.batch:
             continue  # the last item has entered and the pipeline drains, or a batch is incomplete
         last += 1
+        if last % _GROUPS == 0 and clock() > next_report:
+            phases.report("running")
+            next_report = clock() + _REPORT_S
         if last - warm < least:
             continue
         is_enough = clock() > deadline

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autosplit import phases
 from autosplit.hardware.measurement import measure
 from autosplit.hardware.measurement.measure import Budget, compare_interleaved, measure_rounds
 from autosplit.hardware.measurement.results import Spread, spread
@@ -108,10 +109,12 @@ def test_a_measurement_that_does_not_settle_ends_with_its_time():
     assert period.low < period.high
 
 
-def test_a_budget_without_time_still_times_its_items():
-    ticks = count(0, 1000)
-    period, _, _ = steady(lambda i: 2.0, Budget(1.0, 0.0, 40), lambda: float(next(ticks)))
-    assert len(period.samples) == pytest.approx(40 // 2, abs=1)  # averaged in twos
+def test_a_budget_without_time_still_times_its_items_and_reports_that_it_goes_on():
+    ticks, reports = count(0, 30), list[str]()
+    with phases.listening(lambda phase, _: reports.append(phase)):
+        period, _, _ = steady(lambda i: 2.0, Budget(1.0, 0.0, 100), lambda: float(next(ticks)))
+    assert len(period.samples) == pytest.approx(100 // 6, abs=1)  # averaged in sixes
+    assert reports == ["running"] * 2
 
 
 def test_latency_lasts_from_submission_to_the_end_of_the_last_stage():
