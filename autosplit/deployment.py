@@ -65,7 +65,7 @@ class Stage:
     @property
     def threads(self) -> int:
         """The threads of a replica."""
-        return self.options[0].row.threads
+        return threads_of(self.devices[0]) if self.devices else self.options[0].row.threads
 
     @property
     def devices(self) -> tuple[str, ...]:

@@ -34,11 +34,11 @@ def test_a_replica_takes_the_next_cores_of_its_kind():
 
 
 def test_a_replica_takes_the_first_free_device_of_its_kind():
-    devices = [("a", "cuda:0"), ("b", "cores:0"), ("a", "cuda:1")]
+    devices = [("a", "cuda:0"), ("b", "cores:0-1"), ("a", "cuda:1")]
     deployment = Deployment((stage(0, "b", 1, 1), stage(1, "a", 1, 1)))
     for in_order, last in ((False, "cuda:0"), (True, "cuda:1")):
         placed = deployment.on_devices(devices, in_order)
-        assert [s.devices for s in placed.stages] == [("cores:0",), (last,)]
+        assert {s.devices: s.threads for s in placed.stages} == {("cores:0-1",): 2, (last,): 1}
     with pytest.raises(ValueError, match="2 devices are fewer"):
         deployment.on_devices(devices[:2], True)
 
