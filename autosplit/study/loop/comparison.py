@@ -28,7 +28,6 @@ from autosplit.study.record import COMPARISON, FinalComparison, StudyRecord, map
 from autosplit.study.surrogate.correction import Corrected, Measured, rounded
 from autosplit.units import counted, digits, milliseconds
 
-Interleaved = tuple[Sequence[Measurement], Mapping[str, Baseline]]
 FINALISTS = 4  # candidates that are compared at most
 NOISES = 3  # a candidate is left out if it is slower than the best by more than this many noises
 
@@ -179,7 +178,7 @@ def _measured(
     """Measure the finalists and some baselines; ``count``: the number of complete trials."""
     deployments = [opened.space.deployment(m.stages) for m in chosen]
 
-    def disturbances(measured: Interleaved) -> Sequence[str]:
+    def disturbances(measured: tuple[Sequence[Measurement], Any]) -> Sequence[str]:
         return min(measured[0], key=lambda result: result.period_ms.median).disturbances
 
     measured = Calm(opened.config.measure.seconds, opened.notify).measured(

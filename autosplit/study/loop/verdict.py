@@ -134,7 +134,9 @@ def _against(time: Spread, winner: Spread, objective: str) -> str:
 def _certainty(reasons: Sequence[str], objective: str) -> str:
     if reasons:
         text = "; ".join(dict.fromkeys(reasons))
-        return f"No reliable answer; run again when the machine is idle: {text}"
+        # Another run repeats a final comparison, but no trial.
+        again = "start a new study with --force" if objective == "latency" else "run again"
+        return f"No reliable answer; {again} when the machine is idle: {text}"
     if objective == "throughput":
         return "Sure: measured interleaved, on a calm machine"
     return "Less sure: measured one after another, on a calm machine"

@@ -4,8 +4,7 @@ import pytest
 
 from autosplit.study.acquisition import WORTH
 from autosplit.study.config.study_file import Search
-from autosplit.study.loop.stopping import commonest_error, stop_reason
-from autosplit.study.results import tally
+from autosplit.study.loop.stopping import stop_reason
 from autosplit.units import duration
 from tests.study.conftest import frozen
 
@@ -59,8 +58,7 @@ def test_each_limit_stops_when_it_is_met(finished, search, elapsed, expected):
 
 def test_stagnation_counts_by_number_whatever_the_order():
     finished = trials((COMPLETE, 3.0), (COMPLETE, 2.0), (FAIL,), (COMPLETE, 2.5))
-    search = Search(sampler="random", stagnation=2)
-    stopped = stop_reason(search, promises(), finished[::-1], 0.0)
+    stopped = stop_reason(Search(sampler="random", stagnation=2), promises(), finished[::-1], 0.0)
     assert "in 2 trials" in str(stopped)
 
 
@@ -69,16 +67,10 @@ def test_stagnation_counts_by_number_whatever_the_order():
     [(0, 4, False), (0, 5, True), (2, 3, True), (3, 3, False), (3, 4, True), (3, 2, False)],
 )
 def test_more_than_half_of_at_least_five_failed_is_too_many(complete, failed, stops):
-    finished = trials(*[(COMPLETE, 1.0)] * complete, *[(FAIL,)] * failed)
-    stopped = stop_reason(Search(sampler="random", trials=100), promises(), finished, 0.0)
+    another = (FAIL, None, {"error": "another"})
+    stopped = reason([*[(COMPLETE, 1.0)] * complete, *[(FAIL,)] * (failed - 1), another])
     line = f"stopped: {failed} of {complete + failed} trials failed, most often: no room"
     assert stopped == (line if stops else None)
-
-
-def test_the_commonest_reason_is_told():
-    errors = [{"error": "a"}, {"error": "b"}, {"error": "b"}]
-    assert commonest_error(tally(trials(*[(FAIL, None, e) for e in errors]))) == "b"
-    assert commonest_error(tally(trials((COMPLETE, 1.0)))) == "no trial failed"
 
 
 def test_a_study_stops_where_nothing_is_promised():

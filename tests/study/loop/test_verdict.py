@@ -73,6 +73,7 @@ def test_a_disturbed_comparison_or_none_is_less_sure():
     unsure = "No reliable answer; run again when the machine is idle: other processes."
     assert text(contender(SPLIT, 9.0, "other processes"), contender(LEAVE, 12.0))[2] == unsure
     assert text(contender(SPLIT, 9.0), contender(LEAVE, 12.0, "other processes"))[2] == unsure
+    assert "with --force when" in text(contender(SPLIT, 9.0, "noise"), objective="latency")[2]
     one_by_one = text(contender(SPLIT, 9.0), objective="latency")
     assert "ms (8.9 to 9.1) latency" in one_by_one[1]
     assert one_by_one[2] == "Less sure: measured one after another, on a calm machine."
