@@ -9,6 +9,7 @@ exchange text only, never an object of a compiler.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -53,6 +54,7 @@ class Worker:
         self._log_start = 0
         address = _address(open_handler)
         self._log = _open_log()
+        fcntl.fcntl(self._log, fcntl.F_SETFL, os.O_APPEND)  # the guard may truncate it
         alive_read, self._alive = os.pipe()
         answers, answers_write = os.pipe()
         self._answers = Connection(answers, writable=False)

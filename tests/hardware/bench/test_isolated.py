@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from autosplit.deployment import Deployment, Stage
-from autosplit.errors import ConfigError, MachineError, StageError
+from autosplit.errors import ConfigError, MachineError, MismatchError, StageError
 from autosplit.hardware.bench import isolated
 from autosplit.hardware.bench.interface import BenchDescription
 from autosplit.hardware.bench.isolated import BenchSetting, IsolatedBench
@@ -63,12 +63,8 @@ def bench(workers):
     return IsolatedBench(SETTING)
 
 
-class RejectedCandidate(StageError):
-    """An error after which the worker is alive."""
-
-
 def test_a_worker_that_answers_with_an_error_goes_on(bench, workers, monkeypatch):
-    for error in (RejectedCandidate("outputs differ"), ConfigError("unknown op")):
+    for error in (MismatchError("outputs differ"), ConfigError("unknown op")):
         monkeypatch.setitem(ANSWERS, "measure", error)
         with pytest.raises(type(error)):
             bench.measure(DEPLOYMENT)

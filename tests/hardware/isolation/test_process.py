@@ -1,6 +1,7 @@
 """Workers that crash, hang and exhaust the memory: the cause is reported and no process is left."""
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -107,6 +108,11 @@ def test_a_worker_survives_a_flood_and_an_exception_and_its_grandchild_dies_with
     assert 1000 < len(worker.log_tail()) <= 4096
     assert worker.call(ECHO, 30) == [1, 2]
     assert worker.log_tail() == ""  # it explains no later job
+    for _ in range(2):  # beyond the limit of a log, which is truncated then
+        worker.call({"code": FLOOD, "phase": "running"}, 60)
+    wait_for(lambda: os.fstat(worker._log.fileno()).st_size < 60 << 20)
+    worker.call({"code": "import os, time; os.write(1, b'here'); time.sleep(0.5)", "phase": ""}, 30)
+    assert worker.log_tail() == "here"
     assert reason(worker, FAIL, "building") == "ValueError: the handler said no"
     pid = worker.call({"code": GRANDCHILD, "phase": "running"}, 30)
     worker.kill()
