@@ -182,6 +182,8 @@ class RayReplica(Stage):
         kinds = self._ray.exceptions
         if not self._ray.is_initialized():
             return StageError("Ray was shut down")
+        if self._submit is None:  # also after an earlier call has hung
+            return StageError(f"{self.name} is closed")
         if isinstance(error, (kinds.GetTimeoutError, kinds.RayChannelTimeoutError)):
             self._submit = None  # later calls fail at once
             return StageError(f"{self.name} has not answered for {devices.SILENCE_S:g} s; it hangs")

@@ -101,7 +101,7 @@ def test_the_content_of_a_file_is_put_once(ray, monkeypatch, tmp_path):
     assert [put(file, "c"), put(file, "a"), put(file, "b")] == [3, 1, 4]
 
 
-def test_two_lanes_of_a_replica_give_up_a_state_once():
+def test_two_lanes_of_a_replica_give_up_a_state_once_and_a_closed_one_is_not_called_lost():
     class Slow(deque):
         def __len__(self):
             count = super().__len__()
@@ -113,3 +113,4 @@ def test_two_lanes_of_a_replica_give_up_a_state_once():
     replica._submit = lambda request: lambda timeout: []
     with ThreadPoolExecutor(2) as threads:
         assert list(threads.map(partial(RayReplica.run, replica), [[], []])) == [[], []]
+    assert "is closed" in str(RayReplica._failure(Mock(_submit=None), AttributeError("run")))
