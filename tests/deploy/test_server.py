@@ -262,6 +262,13 @@ def test_metrics_count_requests_batches_and_times(address):
         assert f'autosplit_{name}_bucket{{le="+Inf"}} {count}' in text
 
 
+def test_the_time_of_an_item_in_the_stages_does_not_last_until_its_whole_request_is_done():
+    with served(chain(before={0: lambda _: threading.Event().wait(0.1)})) as address:
+        assert post(address, asked(shape=[8], data=[0] * 8))[0] == 200
+        seconds = re.search(r"autosplit_compute_seconds_sum (\S+)", metrics(address))[1]
+    assert 0.4 < float(seconds) < 0.8  # of four items
+
+
 def test_beyond_the_queue_requests_are_told_to_come_again():
     release = threading.Event()
     before = {0: lambda _: release.wait(PATIENCE_S)}

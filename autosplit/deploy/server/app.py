@@ -64,7 +64,7 @@ class Server:
         self.pipeline = self._started()
         wiring = self.pipeline.wiring
         ports = {"inputs": wiring.inputs, "outputs": wiring.outputs}
-        self._tensors = {key: protocol.described(value) for key, value in ports.items()}
+        self._ports = {key: protocol.described(value) for key, value in ports.items()}
         self._decoder = Decoder.of(wiring)
         limit = self.pipeline.limit
         if queue is not None and queue > limit:
@@ -144,8 +144,7 @@ class Server:
         return _json({"ready": is_ready}, 200 if is_ready else 503)
 
     async def _model(self, _: Request) -> Response:
-        model = {"name": self.name, "versions": ["1"], "platform": "autosplit", **self._tensors}
-        return _json(model)
+        return _json({"name": self.name, "versions": ["1"], "platform": "autosplit", **self._ports})
 
     async def _metrics(self, _: Request) -> Response:
         from starlette.responses import PlainTextResponse
@@ -274,18 +273,19 @@ class Server:
     ) -> list[dict[str, protocol.Array]]:
         entered = time.perf_counter()
         tickets: list[Inside] = []
+        ends: dict[Any, float] = {}
         try:
             for item in items:
                 tickets.append(pipeline.enter(item, stream))
+                tickets[-1].add_done_callback(lambda done: ends.update({done: time.perf_counter()}))
             self._drop(ended)  # before another request begins the sequence anew
         finally:
             # Wait for all that entered, even where one is refused or fails: ``result`` raises then.
             await asyncio.gather(*map(asyncio.wrap_future, tickets), return_exceptions=True)
-        end = time.perf_counter()
         for ticket in tickets:
             start = ticket.started or entered
             self.metrics.queue.add(max(0.0, start - entered))
-            self.metrics.compute.add(end - max(start, entered))
+            self.metrics.compute.add(ends[ticket] - max(start, entered))
             self.metrics.batch.add(ticket.items)
         return list(map(pipeline.result, tickets))
 

@@ -48,8 +48,7 @@ class Metrics:
         lines += [f'{name}{{code="{code}"}} {n}' for code, n in sorted(self.answers.items())]
         lines += _head("autosplit_items_inside", "Items that are being computed", "gauge")
         lines.append(f"autosplit_items_inside {self.inside}\n")
-        histograms = (self.batch, self.queue, self.compute)
-        return "\n".join(lines) + "".join(histogram.text() for histogram in histograms)
+        return "\n".join(lines) + self.batch.text() + self.queue.text() + self.compute.text()
 
 
 def _head(name: str, about: str, kind: str) -> list[str]:
