@@ -62,15 +62,12 @@ def failing(error):
     return caught.value
 
 
-def test_whatever_a_storage_raises_is_one_line_with_the_drivers_own_words():
+def test_whatever_a_storage_raises_is_one_line_with_its_reason_and_any_other_error_goes_on():
     driver = sqlite3.OperationalError("disk I/O error\nat line 3")
     outer = optuna.exceptions.StorageInternalError("An exception is raised during the commit.")
     outer.__cause__ = sqlalchemy.exc.OperationalError("INSERT INTO t", {}, driver)
     assert "failed: disk I/O error;" in str(failing(outer))
     assert "failed: disk I/O error;" in str(failing(driver))
-
-
-def test_a_failed_assertion_of_optuna_is_a_lost_write_and_any_other_goes_on():
     assert "lost a write; is its disk full?" in str(failing(AssertionError("Should not reach.")))
     for other in (AssertionError("another"), ZeroDivisionError("another")):
         with pytest.raises(type(other), match="another"), storage_errors("sqlite:///x.db"):

@@ -45,13 +45,10 @@ def test_a_process_that_ended_but_was_not_waited_for_is_dead(process):
 @pytest.mark.parametrize(
     "worker", [this_worker(), {}, {"host": "elsewhere", "pid": 1, "start": "x"}]
 )
-def test_a_worker_that_lives_or_cannot_be_seen_is_not_called_dead(worker):
+def test_a_worker_that_lives_or_cannot_be_seen_or_read_is_not_called_dead(worker, monkeypatch):
     assert not is_dead(worker)
-
-
-def test_a_process_that_may_not_be_read_is_not_called_dead(monkeypatch):
     monkeypatch.setattr(psutil.Process, "status", Mock(side_effect=psutil.AccessDenied))
-    assert not is_dead(this_worker())
+    assert not is_dead(worker)
 
 
 def test_a_wall_clock_that_jumps_kills_no_worker(monkeypatch):

@@ -167,7 +167,7 @@ def reached(devices: Iterable[Device], wait_s: float = 0.0) -> Iterator[list[Ser
     Raises MachineError where a server does not answer in ``wait_s`` seconds.
     """
     servers = [d for d in dict.fromkeys(devices) if isinstance(d, Rpc)]
-    connections = [connect(d, wait_s) for d in servers]
+    connections = [connect(d, wait_s) for d in sorted(servers, key=str)]  # one order: no deadlock
     try:
         yield connections
     finally:

@@ -137,8 +137,9 @@ def test_a_server_that_is_silent_holds_up_no_other(monkeypatch, server):
 
 def test_the_connection_ends_with_the_block_whatever_refers_to_it(monkeypatch, server):
     monkeypatch.setattr(rpc, "open_session", lambda device, wait_s: Session(server))
-    with rpc.reached([HERE]) as connections:
-        connections[0].itself = connections[0]  # as the traceback of an error may do
+    with rpc.reached([HERE, Rpc("a", 9090)]) as connections:
+        assert [c.device.host for c in connections] == ["a", "host"]  # in one order for all
+        connections[1].itself = connections[1]  # as the traceback of an error may do
         assert HERE in rpc._CONNECTIONS
     assert connections == []
     assert HERE not in rpc._CONNECTIONS
