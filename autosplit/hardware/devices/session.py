@@ -18,7 +18,7 @@ from autosplit.errors import MachineError, line_of
 from autosplit.hardware.devices.device import Rpc
 
 ANSWER_S = 60.0  # to wait for a server, which may be serving another client
-SESSION_S = 7200  # after which a server drops a client that vanished
+SESSION_S = 7 * 86_400  # after which a server drops a client, even one that still works
 RETRY_S = 0.5
 _INTERNET = (socket.AF_INET, socket.AF_INET6)
 _TRACKER_CONNECT_S = 5.0

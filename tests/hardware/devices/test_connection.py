@@ -145,6 +145,12 @@ def test_the_connection_ends_with_the_block_whatever_refers_to_it(monkeypatch, s
     assert HERE not in rpc._CONNECTIONS
 
 
+def test_a_session_lasts_for_days_as_a_pipeline_may(monkeypatch):
+    monkeypatch.setattr("tvm.rpc.connect", connect := Mock())
+    session.greet(HERE, 1.0)
+    assert connect.call_args.kwargs["session_timeout"] >= 7 * 86_400
+
+
 def test_an_answer_that_comes_too_late_is_dropped_and_an_error_in_time_is_raised():
     with pytest.raises(TimeoutError, match="of the work itself"):
         session.within(PATIENCE_S, Mock(side_effect=TimeoutError("of the work itself")))
