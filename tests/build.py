@@ -6,10 +6,7 @@ WIDTH = 4
 
 
 def node(kind, inputs, outputs, name=None, domain="", **attributes):
-    """A node.
-
-    ``inputs`` and ``outputs`` are tensor names with spaces between; named after its first output.
-    """
+    """A node of tensors given with spaces between their names; named after its first output."""
     from onnx import helper
 
     node_name = name if name is not None else outputs.split()[0]
@@ -26,10 +23,7 @@ def value(name, shape=(1, WIDTH), dtype="FLOAT"):
 
 
 def onnx_model(nodes, inputs=None, outputs=("y",), weights=None, opset=17):
-    """A ModelProto.
-
-    Outputs given by name are of unknown shape, the input is ``x`` unless said otherwise.
-    """
+    """A ModelProto; outputs given by name are of unknown shape, the usual input is ``x``."""
     from onnx import helper, numpy_helper
 
     graph = helper.make_graph(

@@ -139,10 +139,7 @@ OPS: dict[str, Callable[[list[Any], Any], Any]] = {
 
 
 def patterns() -> tuple[Any, ...]:
-    """conv + batch norm + relu, conv + add + relu, conv + relu, conv + add, conv.
-
-    The longest first.
-    """
+    """The longest first: conv + batch norm + relu, conv + add + relu, conv + relu, and so on."""
     from tvm.relax.dpl import is_op, is_tuple_get_item, wildcard
 
     def conv() -> Any:

@@ -66,9 +66,7 @@ def products() -> Any:
 
 
 def preactivation() -> Any:
-    """A pre-activation ResNet block: the sum ``add0`` is read by a batch norm and by the later sum
-    ``add1``.
-    """
+    """A pre-activation ResNet block: a batch norm and the later sum ``add1`` read ``add0``."""
     return net(
         """g (float[1,4,6,6] x) => (float[1,4,6,6] y) {
             c0 = Conv<pads=[1,1,1,1]>(x, w0)
@@ -196,9 +194,7 @@ def live(split: Any) -> tuple[str, ...]:
 
 
 def inside_a_node() -> Any:
-    """A softmax over the last three axes of four, which becomes several kernels: tensors between
-    them have no ONNX name.
-    """
+    """A softmax over three axes becomes kernels with tensors between that ONNX has no name for."""
     return net(
         """g (float[2,3,4,5] x) => (float[2,3,4,5] y) {
             a = Softmax<axis=1>(x)
@@ -217,9 +213,7 @@ def onnxruntime_outputs(model: Path | bytes, items: Sequence[Any]) -> list[dict[
 
 
 def every_tensor(model: Any, item: Any) -> dict[str, np.ndarray[Any, Any]]:
-    """What onnxruntime computes on the whole net for each tensor of the fused graph that the ONNX
-    graph has.
-    """
+    """What onnxruntime computes for each tensor of the fused graph that the ONNX graph has."""
     from autosplit.hardware.runtimes.onnx import submodels
 
     original = submodels.read_original(model.stage_source)

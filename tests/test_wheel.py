@@ -1,6 +1,4 @@
-"""What is built: the files in the wheel and the sdist, and that the wheel works in an empty folder,
-away from the checkout.
-"""
+"""The files in the wheel and the sdist; the wheel works in an empty folder, away from here."""
 
 import json
 import os

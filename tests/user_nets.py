@@ -24,10 +24,7 @@ _CONSTANTS = {
 
 
 def text_net(layers: int = 2, width: int = 768, length: int = 128, causal: bool = False) -> Any:
-    """An encoder over the embeddings of a text.
-
-    With ``causal`` a decoder without a cache: a token attends to those before it.
-    """
+    """An encoder over the embeddings of a text; ``causal``: a decoder without a cache."""
     body, weights = _encoder("x", layers, width, length, causal)
     shape = f"float[1,{length},{width}]"
     return net(f"g ({shape} x) => ({shape} y) {{ {body} }}", weights)

@@ -61,6 +61,15 @@ def require_batchable(model: CompiledModel, variant: CompiledModel) -> None:
         both = zip(model.graph.ops, ours, theirs, strict=False)
         different = next((op for op, a, b in both if a != b), model.graph.ops[-1])
         raise ModelError(f"{where}: its ops differ from '{different.name}' on; use batch 1")
+    varying = set(model.graph.inputs)
+    for op, batched in zip(model.graph.ops, variant.graph.ops, strict=True):
+        if varying.isdisjoint(op.inputs):
+            continue
+        varying.update(op.outputs)
+        one = sum(model.graph.tensors[tensor].bytes for tensor in op.outputs)
+        # One result for all items, such as the condition of an If, mixes them on some inputs only.
+        if sum(variant.graph.tensors[t].bytes for t in batched.outputs) != variant.batch * one:
+            raise ModelError(f"{where}: items influence one another in op '{op.name}'; use batch 1")
 
 
 def _structure(graph: FusedGraph) -> list[tuple[object, ...]]:

@@ -115,10 +115,7 @@ def sound(dtype="float32"):
 
 
 def put(document, place, value):
-    """Set the value at a place like ``stages.0.file``, which ... removes, and return the document.
-
-    One past the end of a list is a place too.
-    """
+    """Set the value at a place like ``stages.0.file``, even past the end of a list; ... removes."""
     *path, last = (int(part) if part.isdigit() else part for part in place.split("."))
     holder = reduce(getitem, path, document)
     if value is ...:

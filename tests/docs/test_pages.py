@@ -1,6 +1,4 @@
-"""Every command on every page of docs/ runs, in order, in an empty folder, as a reader would run
-it.
-"""
+"""Every command on every page of docs/ runs, in order, in an empty folder, as for a reader."""
 
 import contextlib
 import importlib.util
@@ -97,9 +95,7 @@ def shape_of(text):
 
 @contextlib.contextmanager
 def needed(thing):
-    """What a page needs: the address of a server for PostgreSQL, a skip with the reason where
-    something is not here.
-    """
+    """What a page needs: the address of a PostgreSQL server; a skip where something is missing."""
     if thing == "postgresql":
         with postgresql() as server:
             yield server.url

@@ -1,6 +1,4 @@
-"""The references say what the code says: keys, types, defaults; a difference names the row that is
-wrong.
-"""
+"""The references say what the code says: keys, types, defaults; a difference names the row."""
 
 import json
 import re

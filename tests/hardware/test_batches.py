@@ -83,11 +83,12 @@ def test_every_place_of_a_batch_is_compared(save):
         ("float[1,4] x, float s", "y = Mul(x, s)", "'s' is a scalar"),
         ("float[1,4] x, float[3,4] z", "y = Add(x, z)", "'x' and 'z' have 1 and 3 along their"),
         ("float[1,4] x", "y = ReduceSum<keepdims=0>(x)", r"output 'y' is \[\] for one item"),
+        ("float[1,4] x", "y = Where(Less(ReduceMax<keepdims=0>(x), k), x, k)", "in op .*max"),
     ],
 )
 def test_models_without_an_axis_for_items_are_refused(save, ports, body, reason):
     with pytest.raises(ModelError, match=reason):
-        loaded(save, body, {}, ports).at_batch(2)
+        loaded(save, body, {"k": np.array(50, np.float32)}, ports).at_batch(2)
 
 
 @pytest.mark.parametrize(("runtime", "batch"), [("onnxruntime", 1), ("openvino", 1), ("tvm", 2)])

@@ -472,13 +472,11 @@ def _checked(item: Item, variant: Variant, variants: Sequence[Variant]) -> dict[
                 f"but the model takes {' or '.join(taken)}"
             )
         if port.range is not None and array.size:
-            _require_in_range(array, port.name, *port.range)
+            # Some runtimes would read any memory at an index out of range.
+            least, most = port.range
+            for value in (array.min(), array.max()):
+                if not least <= value <= most:
+                    text = f"holds {value}; its values are {least} to {most}"
+                    raise ConfigError(f"input '{port.name}' {text}")
         arrays[port.name] = np.asarray(array, dtype)  # runtimes know one of two equal numpy types
     return arrays
-
-
-def _require_in_range(array: Array, name: str, least: int, most: int) -> None:
-    """Raise ConfigError for an index out of range: some runtimes would read any memory there."""
-    for value in (array.min(), array.max()):
-        if not least <= value <= most:
-            raise ConfigError(f"input '{name}' holds {value}; its values are {least} to {most}")

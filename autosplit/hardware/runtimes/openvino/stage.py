@@ -4,11 +4,6 @@ OpenVINO takes a number of threads, not cores. A model with one thread runs in t
 A model with more also uses workers of a pool that all models of the process share. A worker can
 serve any model and may run on all cores of the process, so a stage with several threads runs in
 this process only if it has all of its cores. Otherwise the stage has a process of its own.
-
-OpenVINO's own pinning (ENABLE_CPU_PINNING) was tried: it picks the cores by itself, two models get
-the same ones, and the calling thread is released to all cores after every inference. With
-ENABLE_CPU_RESERVATION models get different cores, again not the requested ones, and compiling a
-second model for a reserved core fails.
 """
 
 from __future__ import annotations
@@ -66,10 +61,7 @@ class OpenvinoStage(SubmodelStage):
         self._request = compiled.create_infer_request()
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
-        """See Stage. Inputs are shared; outputs are copies, because the next run writes there.
-
-        Fresh output tensors were measured to be no faster than copies.
-        """
+        """See Stage. Inputs are shared; outputs are copies, because the next run writes there."""
         feed = self._feed(values)
         for name in self._wide_inputs:
             _require_narrow(name, feed[name])
@@ -122,7 +114,7 @@ def compile_model(
     properties = {
         "NUM_STREAMS": 1,
         "INFERENCE_NUM_THREADS": len(cores.numbers),
-        "ENABLE_CPU_PINNING": False,  # it would choose the cores by itself
+        "ENABLE_CPU_PINNING": False,  # it chooses cores by itself, for two models the same ones
         "INFERENCE_PRECISION_HINT": precision,  # by default bf16 where the processor has it
         **options,
     }
