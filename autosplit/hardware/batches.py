@@ -140,7 +140,7 @@ def mismatch(model: CompiledModel, runtime: str, places: Sequence[Device]) -> st
     if device is None:
         return ""
     key = [*model.identity.values(), runtime, str(device), str(model.allowed_error), str(ITEMS)]
-    file = cache.folder() / "comparisons" / f"{cache.digest(*key)}.txt"
+    file = cache.folder() / "comparisons" / f"{cache.digest(*key, str(model.batch))}.txt"
     if cache.is_whole(file):
         return file.read_text(encoding="utf-8")
     phases.report(f"comparing outputs of {runtime}")

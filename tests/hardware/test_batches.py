@@ -5,7 +5,7 @@ import autosplit
 from autosplit.deploy.verify import bench, verify
 from autosplit.deployment import Deployment
 from autosplit.errors import ConfigError, ModelError
-from autosplit.hardware.batches import batched_profiles, checked_profiles
+from autosplit.hardware.batches import batched_profiles, checked_profiles, mismatch
 from autosplit.hardware.devices.device import along
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.results import Profile
@@ -89,6 +89,13 @@ def test_every_place_of_a_batch_is_compared(save):
 def test_models_without_an_axis_for_items_are_refused(save, ports, body, reason):
     with pytest.raises(ModelError, match=reason):
         loaded(save, body, {"k": np.array(50, np.float32)}, ports).at_batch(2)
+
+
+def test_a_comparison_of_a_batch_is_not_that_of_one_item_of_its_size(save):
+    ports, body = "float[N,4] x", "y = Softmax<axis=0>(x)"
+    single, large = (loaded(save, body, {}, ports, shapes={"x": (n, 4)}) for n in (1, 4))
+    assert "differ" in mismatch(single.at_batch(4), "onnxruntime", along(1))
+    assert mismatch(large, "onnxruntime", along(1)) == ""
 
 
 @pytest.mark.parametrize(("runtime", "batch"), [("onnxruntime", 1), ("openvino", 1), ("tvm", 2)])
