@@ -1,8 +1,7 @@
 """States: tensors that one item leaves for the next item of its stream. This module is pure.
 
-A state is a pair of a model input and the model output that takes its place in the next step. The
-ops that read the input and the op that makes the output share a stage, so that the state never
-leaves it. No op has to read the input: an example is a counter that every item sets anew.
+A state is a model input and the model output that takes its place in the next step. The ops that
+read the input and the op that makes the output share a stage, which the state never leaves.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ def match_states(
     ``outputs`` pairs each model output with its tensor.
 
     Raises:
-        ConfigError: A name is unknown or used twice, the tensors differ, or the output is an input.
+        ConfigError: A name is unknown or used twice, the tensors differ, or an input is an output.
     """
     tensor_of = dict(outputs)
     states: list[State] = []
@@ -41,6 +40,8 @@ def match_states(
             )
         if any(state.output == output for state in states):
             raise ConfigError(f"output '{output}' is the successor of two states; give one input")
+        if name in tensor_of.values():
+            raise ConfigError(f"an output is state '{name}' unchanged; let an op make that output")
         _require_pair(graph.tensors[name], graph.tensors[tensor_of[output]], name, output)
         states.append(State(name, output, tensor_of[output]))
     return tuple(states)

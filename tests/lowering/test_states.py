@@ -40,6 +40,7 @@ def test_a_state_binds_its_readers_to_the_op_that_renews_it():
         ({"h": "h_next", "x": "h_next"}, "two states"),
         ({"wide": "h_next"}, r"float32\[3\].*float32\[2\]"),
         ({"h": "same"}, "'same' is an unchanged input; let an op make it"),
+        ({"x": "h_next"}, "an output is state 'x' unchanged; let an op make that output"),
     ],
 )
 def test_a_wrong_pair_is_refused_by_name(pairs, problem):
