@@ -178,8 +178,8 @@ def _look_up(call: Any, values: Mapping[Any, Any], depends: frozenset[Any]) -> _
             index, is_wrapped = value.args[2], True
         else:
             break
-    legal = ((-sizes[0] if is_wrapped else 0) - low, sizes[0] - 1 - high) if sizes else None
-    is_sure = is_exact and len(sizes) == 1
+    legal = ((-sizes[0] if is_wrapped else 0) - low, sizes[0] - 1 - high) if sizes else (1, 0)
+    is_sure = is_exact and len(sizes) == 1 and legal[0] <= 0 <= legal[1]  # drawn from 0 on
     return _LookUp(min(sizes, default=1) - high, index, depends, legal if is_sure else None)
 
 

@@ -14,11 +14,13 @@ from autosplit.errors import ConfigError
 from autosplit.extras import relax, tvm
 from autosplit.frontend import importing
 from autosplit.frontend.source import SourceState
+from autosplit.hardware.devices.device import along
 from autosplit.hardware.measurement import measure
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.lowering.fuse.indices import LOOKUPS, bound_lookups, index_ranges, most_steps
 from tests.deploy.exports import Export
 from tests.nets import judge, net, onnxruntime_outputs
+from tests.relax_nets import function, module
 
 TABLE = {"w": (9, 4)}
 LOOK_UP = "(int64[6] i) => (float[6,4] y)"
@@ -122,6 +124,15 @@ def test_an_opaque_op_of_numbers_takes_any_of_them(save):
     model = api.load_model(save(net(shift)), runtime="onnxruntime")
     assert max(int(item[name].max()) for item in model.items(8) for name in "xn") > 200
     judge(model, model.split([]), items=8)
+
+
+def test_indices_that_cannot_be_0_are_clamped_because_random_ones_begin_there():
+    body = "with R.dataflow():\n    j = R.add(i, R.const([-2], 'int64'))\n    y = R.take(x, j)\n"
+    params = "x: R.Tensor((9,), 'float32'), i: R.Tensor((1,), 'int64')"
+    text = function("main", f"{body}    R.output(y)\nreturn y", params)
+    model = api.load_model(module(text), runtime="tvm")
+    with model.unsplit(along(1)[0]) as pipeline:
+        assert model.require_equal(pipeline, ["tvm"]).equal
 
 
 def test_verify_draws_as_wide_and_sees_a_row_that_0_and_1_do_not_reach(save, tmp_path):
