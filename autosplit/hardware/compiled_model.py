@@ -339,11 +339,12 @@ class CompiledModel(StageSource):
         wiring, below = self.wiring([range(len(self.graph.ops))]), self.lowered.integers_below
         count, seed = sequences.ITEMS, sequences.SEED
         expected = self.expect(sequences.drawn(wiring, random_items, count, seed, below))
-        if not any(has_numbers(outputs) for outputs in expected.along):
-            raise ModelError(
-                f"all outputs of {self.reference.name} are NaN or infinite for random inputs and "
-                "nothing can be compared; give a model whose outputs are finite"
-            )
+        for name in expected.along[0]:
+            if not any(has_numbers({name: outputs[name]}) for outputs in expected.along):
+                raise ModelError(
+                    f"output '{name}' of {self.reference.name} is NaN or infinite for all random "
+                    "inputs and cannot be compared; give a model whose outputs are finite"
+                )
         return expected
 
     @property
