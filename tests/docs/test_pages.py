@@ -109,9 +109,7 @@ def needed(thing):
 
 
 def cases(slow):
-    """The pages with something to run: the slow ones or with slow blocks, or those with something
-    that is not slow.
-    """
+    """The pages with something to run that is slow, or those with something that is not."""
     parameters = []
     for page in pages():
         running = [block for block in page.blocks() if block.runs]

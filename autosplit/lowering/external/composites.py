@@ -139,10 +139,7 @@ def _with_marks(source: SourceModel, plain: Any, module: Any) -> Any:
 
 
 def _composites(module: Any, backends: Sequence[Backend]) -> dict[Any, Composite]:
-    """The composites by the global variable of their function, each with a unique symbol.
-
-    They are in the order of the calls.
-    """
+    """The composites, in the order of calls, by the global variable of their function."""
     by_name = {backend.name: backend for backend in backends}
     composites: dict[Any, Composite] = {}
     uses: Counter[str] = Counter()

@@ -235,10 +235,7 @@ def _op_of_node(
 
 
 def folded_reasons(source: SourceModel) -> list[str]:
-    """Why each source node may have left no op; MERGED where the source does not explain it.
-
-    The nodes of a source are in topological order.
-    """
+    """Why each source node may have left no op; MERGED where the source does not explain it."""
     needed, live = set(source.outputs), set()
     for i, node in reversed(list(enumerate(source.nodes))):
         if needed.intersection(node.outputs):

@@ -108,7 +108,7 @@ def integers_below(source: SourceModel) -> Mapping[str, int]:
     """The exclusive upper limit of random values, by integer input.
 
     It is the size of the smallest axis that they index. Inputs that nothing limits are left out,
-    and so are wide integers if only 0 and 1 are safe, which is their default.
+    except single numbers, and so are wide integers if only 0 and 1 are safe, their default.
     """
     limits: dict[Any, int] = {}
     # Unused lookups count too, since a reference may compute them.
@@ -118,6 +118,11 @@ def integers_below(source: SourceModel) -> Mapping[str, int]:
             limits[param] = min(limits.get(param, _LARGEST), size)
     dtypes = {i.name: i.dtype for i in source.inputs if "int" in i.dtype}
     names = {name: param for param, name in _names(source).items() if name in dtypes}
+    longest = max((size for i in source.inputs for size in i.shape), default=1)
+    for name, param in names.items():
+        # A single number may be a length: 0 and 1 would mask nearly all of its sequence.
+        if dtypes[name] in _WIDE_INTEGERS and _has_one_element(param):
+            limits.setdefault(param, longest + 1)
     below = {name: max(1, limits[param]) for name, param in names.items() if param in limits}
     is_usual = {n: b == _ALWAYS_LEGAL and dtypes[n] in _WIDE_INTEGERS for n, b in below.items()}
     return {name: limit for name, limit in below.items() if not is_usual[name]}

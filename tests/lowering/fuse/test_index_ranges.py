@@ -75,6 +75,8 @@ NETS = [
     ("(int64[2,2] i) => (float[2] y) { y = GatherND(w, i) }", {"w": (7, 6)}, None, 6),
     ("(int32[2,6] i) => (int32[2,6] y) { a = Mul(i, i) y = Sub(a, i) }", {}, None, None),
     ("(int64[2,6] i) => (float[2,6] y) { f = Cast<to=1>(i) y = Softmax(f) }", {}, None, None),
+    ("(float[1,50] x, int64[1] i) => (float[1,50] y) { m = Less(r, i) y = Where(m, x, z) }",
+     {"r": np.arange(50), "z": np.array(0, np.float32)}, None, 51),
 ]  # fmt: skip
 
 
