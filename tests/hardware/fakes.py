@@ -139,10 +139,7 @@ def chain(**options: Any) -> tuple[Pipeline, list[FakeStage]]:
 
 
 class Scripted:
-    """A simulated pipeline: stage 1 takes ``takes(i)`` ms for item i, other stages 0.25 ms.
-
-    ``now`` is its clock, in seconds.
-    """
+    """A simulated pipeline with a clock ``now``: stage 1 takes ``takes(i)`` ms, others 0.25 ms."""
 
     def __init__(self, takes: Callable[[int], float], stages: int = 3) -> None:
         self.batch, self.replicas = 1, (1,) * stages

@@ -63,10 +63,7 @@ def test_a_stage_without_a_replica_or_in_a_row_without_costs_is_refused(options)
 
 
 def plain_cost(costs, stages):
-    """(loads, memory, bytes moved) of stages of (ops, row) in the plainest way, as exact fractions.
-
-    A load that cannot be is None.
-    """
+    """(loads or None, memory, bytes moved) of stages of (ops, row) as exact fractions."""
     where = {op: s for s, (ops, _) in enumerate(stages) for op in ops}
     loads, memory, bytes_moved = [], [], Fraction(0)
     for s, (ops, row) in enumerate(stages):

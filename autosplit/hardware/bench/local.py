@@ -89,10 +89,7 @@ class LocalBench:
         return identity
 
     def profile(self) -> Sequence[Profile]:
-        """See Bench. Devices with the same spelling are profiled once.
-
-        With runtime ``auto`` a runtime whose outputs differ is left out.
-        """
+        """See Bench. With runtime ``auto`` a runtime whose outputs differ is left out."""
         with self.reached():
             name = self.model.runtime_name
             if name != AUTO and (difference := mismatch(self.model, name, self.places)):

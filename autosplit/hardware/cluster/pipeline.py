@@ -56,10 +56,7 @@ class StageActor(Actor):
         self._is_open = False
 
     def run(self, request: tuple[Sequence[Any], Sequence[int]]) -> list[Any]:
-        """Compute the outputs for a pair of inputs and the keys of states to free.
-
-        In inputs and outputs, keys stand for states.
-        """
+        """Compute outputs for inputs, with keys for states, and the keys of states to free."""
         inputs, unused = request
         for key in unused:
             self._states.pop(key, None)

@@ -104,10 +104,7 @@ def _by_rule(function: Any, target: Any) -> Any:
 
 
 def _on_gpu(function: Any, target: Any) -> Any:
-    """Schedule a kernel by the first of TVM's default GPU rules that fits.
-
-    Where none does, the kernel stays unchanged and cannot be built.
-    """
+    """Schedule a kernel by TVM's first default GPU rule that fits; without one it is not built."""
     gpu = s_tir.dlight.gpu
     rules = (gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction(), gpu.Fallback())
     try:

@@ -71,10 +71,7 @@ def target_on(device: Device, text: str | None, default: Any) -> Any:
 
 
 def architecture(target: Any) -> str:
-    """The processor architecture of an LLVM target, spelled as by ``platform.machine``.
-
-    It is this machine's where the target does not name one.
-    """
+    """The architecture of an LLVM target as ``platform.machine`` spells it, by default this one."""
     triple = str(target.attrs.get("mtriple", "") or "")
     name = triple.partition("-")[0].lower()
     return {"": platform.machine(), "amd64": "x86_64", "arm64": "aarch64"}.get(name, name)

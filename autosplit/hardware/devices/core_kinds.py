@@ -32,10 +32,7 @@ def kinds_of(numbers: Sequence[int], devices: Path = _DEVICES) -> tuple[Hashable
 
 
 def site_of_thread() -> Hashable:
-    """The kind and the memory node of the core that the calling thread is pinned to.
-
-    None for a thread that may run on several cores.
-    """
+    """The kind and the memory node of the core that this thread is pinned to; None without one."""
     numbers = available()
     return (kinds_of(numbers), memory_node(numbers[0])) if len(numbers) == 1 else None
 

@@ -86,10 +86,7 @@ class ServerConnection:
             return None
 
     def load(self, key: str, write: Callable[[Path], object]) -> Library:
-        """Load the library that ``write`` makes, unless one with the same key is still loaded.
-
-        Its file is removed from the server as soon as it is loaded.
-        """
+        """Load the library that ``write`` makes, unless one with the same key is still loaded."""
         with self._lock:
             library = self._libraries.get(key)
             if library is None:

@@ -138,10 +138,7 @@ def read_graph_file(path: Path) -> GraphFile:
 
 
 def from_document(document: object, name: str = "graph") -> CostModel:
-    """The cost table of a parsed graph file; its unlike devices are kinds called 0, 1, ….
-
-    Raises GraphError, naming the node or edge, for anything malformed.
-    """
+    """The cost table of a graph file; unlike devices are kinds 0, 1, and so on."""
     try:
         graph = _Graph.model_validate(document)
     except ValidationError as error:

@@ -1,4 +1,1 @@
-"""Stages in onnxruntime: ``runtime`` implements the interface on ``session``.
-
-Ops are timed with onnxruntime's profiler.
-"""
+"""Stages in onnxruntime: ``runtime`` implements the interface on ``session``."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from autosplit.errors import ConfigError, ModelError
+from autosplit.frontend.onnx.static_shapes import asks_for_shape
 from autosplit.hardware.devices.device import Cores, Device, available, can_pin
 from autosplit.hardware.execution.stage_spec import StageSpec
 from autosplit.hardware.profiling.timing import MS, on_cores, repeated_ms
@@ -29,11 +30,28 @@ from autosplit.hardware.runtimes.openvino.stage import (
 # A counter is the mean over all runs of a compiled model, so each sample needs a new model.
 _SAMPLES = 3
 _ORIGINAL_NAMES = "originalLayersNames"
+_LINEAR = ("Add", "Cast", "Identity", "Reshape", "Sub", "Unsqueeze")
 
 
 def runs_here(cores: Cores) -> bool:
     """Whether a stage can run in this process: on one core, or on all that the process has."""
     return len(cores.numbers) == 1 or not can_pin() or {*cores.numbers} == {*available()}
+
+
+def _rest_of_product(graph: Any) -> str:
+    """The result of a Mod of a product of integers, as in a hash of inputs; empty without one."""
+    varying, products = {value.name for value in graph.input}, set[str]()
+    for node in graph.node:
+        if asks_for_shape(node) or varying.isdisjoint(node.input):
+            continue
+        varying.update(node.output)
+        of_product = not products.isdisjoint(node.input)
+        # Floats have a Mod with fmod=1 alone.
+        if node.op_type == "Mod" and of_product and not any(a.i for a in node.attribute):
+            return str(node.output[0])
+        if node.op_type == "Mul" or (of_product and node.op_type in _LINEAR):
+            products.update(node.output)
+    return ""
 
 
 class OpenvinoRuntime(SubmodelRuntime):
@@ -45,13 +63,19 @@ class OpenvinoRuntime(SubmodelRuntime):
 
     @cached_property
     def original(self) -> OnnxModel:
-        """See SubmodelRuntime. Also raises ModelError for a model in float64."""
+        """See SubmodelRuntime. Also raises ModelError for numbers that need more than 24 bits."""
         if "float64" in self.source.lowered.dtypes and not self.rounds_to:
             raise ModelError(
                 f"runtime '{self.name}' computes float64 in 32 bits; "
                 f"'{self.source.graph.name}' needs another --runtime"
             )
-        return super().original
+        original = super().original
+        if node := _rest_of_product(original.proto.graph):
+            raise ModelError(
+                f"runtime '{self.name}' computes integers in 24 bits, too few for a product of "
+                f"which node '{node}' takes the rest; choose another --runtime"
+            )
+        return original
 
     def submodel(self, spec: StageSpec) -> Any:
         """See SubmodelRuntime."""

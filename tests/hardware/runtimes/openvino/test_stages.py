@@ -47,6 +47,13 @@ def test_integers_that_grow_beyond_24_bits_are_refused(load):
         pipeline.run([{"x": x}])
 
 
+def test_the_rest_of_a_product_which_may_need_more_than_24_bits_is_refused(load):
+    ports, weights = "g (int64[6] i) => (float[6] y)", {"k": np.array(31337), "q": np.array(1009)}
+    proto = nets.net(f"{ports} {{ n = Mod(Mul(i, k), q)  y = Cast<to=1>(n) }}", weights)
+    with pytest.raises(ModelError, match="of which node 'n' takes the rest; choose"):
+        load(proto).split([]).pipeline()
+
+
 def test_integers_of_more_than_24_bits_do_not_cross_a_cut(save):
     body = "c = Cast<to=7>(x) a = ReduceSum<keepdims=0>(c, axis) y = Add(a, a)"
     proto = nets.net(f"g (float[1,2] x) => (int64[2] y) {{ {body} }}", {"axis": np.array([0])})
