@@ -18,7 +18,7 @@ from autosplit.cli import options, output
 from autosplit.errors import ConfigError
 from autosplit.graph import FusedGraph, op_title
 from autosplit.hardware.devices import device
-from autosplit.hardware.measurement.results import Profile, left_out
+from autosplit.hardware.measurement.results import Profile, doubts, left_out
 from autosplit.report.documents.table import Table
 from autosplit.units import counted, digits, milliseconds
 
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> None:
     fastest = min(measured, key=lambda document: document["total_ms"])
     document = {"model": model.graph.name, **fastest, "profiles": measured}
     output.emit(args.format, document, [_table(model.graph, measured, fastest)])
-    for line in filter(None, (*left_out(profiles), *(profile.doubt for profile in profiles))):
+    for line in (*left_out(profiles), *doubts(profiles)):
         output.note(line)
 
 

@@ -12,6 +12,7 @@ from autosplit.units import between, digits, milliseconds
 
 _NO_DIGITS = str.maketrans("", "", "0123456789")
 _Z = 1.96  # of the standard normal distribution, for 95 %
+_NAMED = 2  # doubtful profiles whose lines are printed
 
 
 @dataclass(frozen=True)
@@ -250,6 +251,14 @@ def left_out(profiles: Sequence[Profile]) -> list[str]:
     able = {profile.title for profile in profiles if profile.is_possible}
     lines = [f"{p.title} is left out: {p.note}" for p in profiles if p.title not in able]
     return list(dict.fromkeys(lines))
+
+
+def doubts(profiles: Sequence[Profile]) -> list[str]:
+    """Why profiles cannot be trusted: the lines of the first ones and the number of the others."""
+    lines = [profile.doubt for profile in profiles if profile.doubt]
+    if len(lines) <= _NAMED + 1:
+        return lines
+    return [*lines[:_NAMED], f"so were {len(lines) - _NAMED} other profiles"]
 
 
 @dataclass(frozen=True)

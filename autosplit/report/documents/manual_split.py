@@ -75,7 +75,8 @@ def _title(cut: dict[str, Any]) -> str:
     took = [shown_name(op["name"], op["sources"]) for op in cut["took"]]
     if len(took) > NAMED:
         # The last ops are next to the cut.
-        took = [f"{len(took) - NAMED} other ops (-f json lists them)", *took[-NAMED:]]
+        others = counted(len(took) - NAMED, "other op")
+        took = [f"{others} (-f json lists them)", *took[-NAMED:]]
     if took:
         text += f"; also contains {', '.join(took)}"
     return text

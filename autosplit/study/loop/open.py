@@ -15,7 +15,7 @@ import optuna
 
 from autosplit.errors import ConfigError
 from autosplit.hardware.bench.interface import Bench
-from autosplit.hardware.measurement.results import Baseline, LinkCost, Profile, left_out
+from autosplit.hardware.measurement.results import Baseline, LinkCost, Profile, doubts, left_out
 from autosplit.hardware.profiling.cost_table import over_memory, place_regions, slowed
 from autosplit.planner.problem import Question
 from autosplit.planner.split import shared_bound
@@ -199,7 +199,7 @@ def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, notify: Not
         return profiles
 
     profiles = read(Profile, measured("profile", profile))
-    for line in filter(None, (profile.doubt for profile in profiles)):
+    for line in doubts(profiles):
         notify(line)
     links = read(LinkCost, measured("links", bench.links))
     if is_split:
