@@ -89,10 +89,7 @@ class Bench(Protocol):
     def compare_interleaved(
         self, candidates: Sequence[Deployment], baselines: Sequence[str]
     ) -> tuple[Sequence[Measurement], Mapping[str, Baseline]]:
-        """Measure candidates and the named baselines, interleaved.
-
-        Unknown names are ignored.
-        """
+        """Measure candidates and the named baselines, interleaved; unknown names are ignored."""
         ...
 
     def under_load(

@@ -20,10 +20,7 @@ _SIZE_S = 0.3  # a slow link gets fewer repeats
 
 
 def link_cost(device: LocalDevice | Rpc) -> LinkCost:
-    """Measure the costs of sending tensors to a device and of calling it.
-
-    They are zero on local cores, where stages share the memory.
-    """
+    """Measure the costs of sending tensors to a device and of calling it, zero on local cores."""
     if isinstance(device, Cores):
         return LinkCost(str(device))
     if isinstance(device, Rpc):

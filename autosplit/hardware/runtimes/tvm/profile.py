@@ -38,10 +38,7 @@ Call = tuple[str, float]
 def inside_model(
     linker: Linker, whole: StageSpec, item: Item, cores: Cores, seconds: float
 ) -> Profile:
-    """Time every op of the unsplit model on ``cores`` for about ``seconds``.
-
-    Its kernels run in the order of the graph's ops.
-    """
+    """Time every op of the unsplit model, in order, on ``cores`` for about ``seconds``."""
     lowered, kernels = linker.lowered, linker.kernels
     symbols = {name: c.region for name, c in lowered.composites.items()} | dict(kernels.symbols)
     # The other kernels only change the layout of the model's inputs and outputs.
