@@ -1,1 +1,1 @@
-"""Stages in onnxruntime: ``runtime`` implements the interface on ``session``."""
+"""Stages in onnxruntime: ``runtime`` times ops with its profiler; ``session`` runs a model."""
