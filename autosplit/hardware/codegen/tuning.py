@@ -185,10 +185,7 @@ def _arguments(module: Any) -> list[Any] | None:
 
 
 def _time(module: Any, target: Any, arguments: list[Any]) -> float:
-    """The least time of a kernel with one thread in ms, which a busy machine disturbs least.
-
-    Infinite where it cannot be built or run.
-    """
+    """The least time of a kernel with one thread in ms, infinite where it cannot be built."""
     try:
         kernel = completed(module["main"], threads=False).with_attr("global_symbol", "main")
         built = tvm.tirx.build(tvm.IRModule({"main": kernel}), target=target)

@@ -1,1 +1,4 @@
-"""Stages in onnxruntime: ``runtime`` times ops with its profiler; ``session`` runs a model."""
+"""Stages in onnxruntime: ``runtime`` implements the interface on ``session``.
+
+Ops are timed with onnxruntime's profiler.
+"""
