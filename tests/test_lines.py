@@ -18,7 +18,7 @@ MOST = {
     "autosplit/report autosplit/cli autosplit/zoo": 5_586,
     "autosplit": 35_220,
     "studies": 3_944,
-    "tests": 23_986,
+    "tests": 23_995,
 }
 
 

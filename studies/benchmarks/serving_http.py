@@ -72,7 +72,7 @@ class Clients:
         """The future of an answer."""
         return self._pool.submit(self._ask, item)
 
-    def run(self, items: Sequence[Item]) -> list[Any]:
+    def run(self, items: Sequence[Item], _: object = 0) -> list[Any]:
         """The answers."""
         return [ticket.result() for ticket in list(map(self.enter, items))]
 

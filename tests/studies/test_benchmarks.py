@@ -4,11 +4,14 @@ import re
 
 import pytest
 
+from autosplit.hardware.measurement.open_loop import load_test
 from autosplit.hardware.measurement.results import Spread
+from autosplit.planner.workload import Workload
 from autosplit.study.config.study_file import load
 from autosplit.zoo import catalog
 from studies.benchmarks import __main__ as all_benchmarks
 from studies.benchmarks import planner, result, winners
+from studies.benchmarks.serving_http import Clients
 from studies.tools import tables
 from tests.cli.test_plan import GRAPH, node
 from tests.studies.conftest import STUDIES
@@ -106,3 +109,9 @@ def test_every_study_file_is_sound(file):
     config = load(file)
     assert config.zoo in catalog.NAMES
     assert f"autosplit run studies/{file.relative_to(STUDIES)}" in file.read_text().splitlines()[0]
+
+
+def test_a_load_test_measures_clients_of_a_server_as_a_pipeline():
+    clients = Clients(lambda item: b"", 2)
+    test = load_test(clients, [{}], Workload(limit_ms=1e3), seconds=0.05, capacity=500.0)
+    assert test.goodput > 0
