@@ -145,7 +145,7 @@ class Scripted:
         self.batch, self.replicas = 1, (1,) * stages
         self.wiring = Wiring((), (), (), ())
         self.capacity = 2 * stages
-        self.takes, self.most_inside = takes, 0
+        self.takes, self.most_inside, self.threads = takes, 0, {"1f": "1"}
         self.events: list[StageEvent] = []
         self.submitted: list[float] = []
         self.now, self._free = 0.0, [0.0] * stages

@@ -102,7 +102,7 @@ def period_and_busy(
             continue  # the last item has entered and the pipeline drains, or a batch is incomplete
         last += 1
         if last % _GROUPS == 0 and clock() > next_report:
-            phases.report("running")
+            phases.report("running", pipeline.threads)
             next_report = clock() + _REPORT_S
         if last - warm < least:
             continue
