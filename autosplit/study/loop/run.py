@@ -201,7 +201,7 @@ def run_study(opened: OpenStudy, clock: Clock = time.monotonic) -> None:
         stopped = StudyLoop(opened, clock).run()
         store(stopped)
         counts = tally(study.get_trials(deepcopy=False))
-        if not (counts.complete or counts.failed):
+        if not counts.finished:
             raise Infeasible(f"no trial has ended: {stopped.removeprefix('stopped: ')}; run again")
         if not counts.complete:
             raise Infeasible(

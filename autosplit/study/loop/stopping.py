@@ -54,9 +54,9 @@ def stop_reason(
 
 
 def commonest_error(counts: Tally) -> str:
-    """The reason that most of the failed trials give."""
+    """The reason that most of the failed trials give; at least one trial must have failed."""
     reasons = Counter(error_of(t) or "no reason recorded" for t in counts.failed)
-    return reasons.most_common(1)[0][0] if reasons else "no trial failed"
+    return reasons.most_common(1)[0][0]
 
 
 def _trials_since_best(counts: Tally) -> int:
