@@ -138,7 +138,7 @@ def read_graph_file(path: Path) -> GraphFile:
 
 
 def from_document(document: object, name: str = "graph") -> CostModel:
-    """The cost table of a graph file; unlike devices are kinds 0, 1, and so on."""
+    """The cost table of a graph file; unlike devices are kinds 0, 1, …. Raises GraphError."""
     try:
         graph = _Graph.model_validate(document)
     except ValidationError as error:
