@@ -210,9 +210,25 @@ def compare_interleaved(contenders: Sequence[Contender], budget: Budget) -> list
 
     A contender works for ``budget.seconds`` in all, and longer where items are slow.
     """
-    rounds = measure_rounds(contenders, budget, ROUNDS)
-    samples = [[turn.samples for turn in turns] for turns in zip(*rounds, strict=True)]
-    return [spread(list(chain.from_iterable(each))) for each in samples]
+    rounds = _without_drift(list(measure_rounds(contenders, budget, ROUNDS)))
+    return [spread(list(chain.from_iterable(turns))) for turns in zip(*rounds, strict=True)]
+
+
+def _without_drift(rounds: Sequence[Sequence[Spread]]) -> list[list[list[float]]]:
+    """The samples of each turn, divided by how much slower than usual all were in its round.
+
+    A round in which the machine is slow would widen all intervals until they overlap, but it says
+    as much as any other about which contender is faster. The rounds are the blocks of a block
+    design: Box, Hunter and Hunter, Statistics for Experimenters, chapter 4.
+    """
+    usual = [median(turn.median for turn in turns) for turns in zip(*rounds, strict=True)]
+    samples = []
+    for turns in rounds:
+        ratios = [turn.median / period for turn, period in zip(turns, usual, strict=True)]
+        # The ratio of a lone contender is no drift but all of its noise.
+        drift = median(ratios) if len(ratios) > 1 else 1.0
+        samples.append([[sample / drift for sample in turn.samples] for turn in turns])
+    return samples
 
 
 def measure_rounds(

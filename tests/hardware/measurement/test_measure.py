@@ -143,7 +143,7 @@ def contenders():
     turns = count(1)
 
     def work(name, budget):
-        return Spread(0.0, 0.0, 0.0, (float(next(turns)), 100.0 * name))
+        return Spread(1.0, 1.0, 1.0, (float(next(turns)), 100.0 * name))
 
     return [Mock(side_effect=partial(work, n)) for n in range(3)]
 
@@ -164,6 +164,17 @@ def test_a_period_is_that_of_the_samples_of_all_turns(contenders):
     assert sorted(periods[1].samples) == [2, 5, 8, 11, 14, 17] + [100] * 6
     assert (periods[0].low, periods[0].median) == (0, 0.5)
     assert compare_interleaved([], Budget()) == []
+
+
+def test_rounds_in_which_the_machine_is_slow_hide_no_difference():
+    slowness = (1.0, 2.0, 1.5, 1.0, 3.0, 1.25)
+    faster = Mock(side_effect=[spread((10.0 * s, 11.0 * s)) for s in slowness])
+    slower = Mock(side_effect=[spread((12.0 * s, 13.0 * s)) for s in slowness])
+    fast, slow = compare_interleaved([faster, slower], Budget())
+    assert slow.median / fast.median == pytest.approx(12.5 / 10.5)
+    assert fast.high < slow.low
+    lone = compare_interleaved([Mock(side_effect=[spread((s,)) for s in slowness])], Budget())
+    assert sorted(lone[0].samples) == sorted(slowness)
 
 
 def test_a_single_item_that_takes_longer_than_a_turn_is_its_only_latency():
