@@ -71,8 +71,6 @@ def test_lost_trials_count_for_nothing_and_pruned_ones_as_failed():
     states = ["COMPLETE", "FAIL", "PRUNED", "RUNNING", "WAITING"]
     trials = [trial(n, None, state=state, error="x") for n, state in enumerate(states)]
     counts = tally([*trials, trial(9, None, state="FAIL", error="interrupted", lost=True)])
-    assert [t.number for t in counts.complete] == [0]
-    assert [t.number for t in counts.failed] == [1, 2]
-    assert [t.number for t in counts.running] == [3]
-    assert [t.number for t in counts.waiting] == [4]
+    of_states = counts.complete, counts.failed, counts.running, counts.waiting
+    assert [[t.number for t in trials] for trials in of_states] == [[0], [1, 2], [3], [4]]
     assert counts.finished == 3

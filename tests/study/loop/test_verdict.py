@@ -79,11 +79,7 @@ def test_a_disturbed_comparison_or_none_is_less_sure():
     assert one_by_one[2] == "Less sure: measured one after another, on a calm machine."
 
 
-def test_a_time_of_nothing_does_not_divide():
-    assert "inf times" in text(contender(SPLIT, spread(0, 0)), contender(LEAVE, 1.0))[1]
-
-
-SPREADS = st.lists(st.integers(1, 30), min_size=3, max_size=3).map(
+SPREADS = st.lists(st.integers(0, 30), min_size=3, max_size=3).map(
     lambda times: Spread(sorted(times)[1], min(times), max(times))
 )
 DEPLOYMENTS = st.sampled_from([LEAVE, REPLICATE, SPLIT, MIXED])
