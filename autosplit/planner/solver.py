@@ -68,6 +68,7 @@ def solve(
     """As ``partition``, with the ``Solution`` of each batch beside the plan."""
     best: Plan | None = None
     bound, unsure, notes, solutions = math.inf, False, [], []
+    first = 1 if max_period else 0  # of the rank: within a period the latency comes first
     every_problem = problems(costs, question)
     start = evaluate(costs, known) if known else None
     if start is not None and 0 < max_period < start.period:
@@ -83,7 +84,7 @@ def solve(
         bound, unsure = min(bound, solver.bound), unsure or not solver.proven
         notes.append(solver.note)
         solutions.append(Solution(problem, solver.weights, solver.words))
-        if plan is not None and (best is None or plan.rank < best.rank):
+        if plan is not None and (best is None or plan.rank[first:] < best.rank[first:]):
             best = plan
     if best is None:
         if unsure:

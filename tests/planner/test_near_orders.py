@@ -1,15 +1,12 @@
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from autosplit.cuts import count
-from autosplit.planner import Question, evaluate, front, k_best, partition, solver
+from autosplit.planner import Question, evaluate, front, k_best, partition
 from autosplit.planner.cut_set import all_cuts, to_int
 from studies.benchmarks.planner import cells
 from tests.planner.graphs import Clock, costed, decoder, parallel_chains
-from tests.planner.models import answers, models, split_questions
 
 
 def plan(model, stages, **options):
@@ -59,16 +56,3 @@ def test_a_plan_ends_soon_after_its_deadline(most):
     assert clock.asked <= most + 12
     assert 0 < best.lower_bound <= best.period == evaluate(model, best.stages).period
     assert "time was up" in best.note or "legal cuts" in best.note
-
-
-@given(st.data())
-def test_a_quick_search_before_all_cuts_leaves_the_best_split(data):
-    model = data.draw(models())
-    question = data.draw(split_questions(model))
-    periods = [plan.period for plan in answers(model, question)]
-    if periods:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(solver, "FEW_CUTS", 0)
-            result = partition(model, question)
-        assert result.period == pytest.approx(min(periods), rel=1e-9)
-        assert result.optimal

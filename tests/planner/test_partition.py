@@ -50,11 +50,16 @@ def test_a_plan_equals_brute_force(drawn, questions, data):
     begun = partition(costs, question, known=every_answer[-1].stages)
     assert begun.optimal
     assert begun.rank == pytest.approx(plan.rank, rel=1e-6)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("autosplit.planner.solver.FEW_CUTS", 0)  # a quick search goes first
+        quick = partition(costs, question)
+    assert quick.optimal
+    assert quick.period == pytest.approx(plan.period, rel=1e-9)
 
 
 @given(st.data())
 def test_least_latency_within_a_period_equals_brute_force(data):
-    costs = data.draw(models(kinds=1))
+    costs = data.draw(models(kinds=1, batches=(1, 2)))
     question = Question.of_split(data.draw(st.integers(1, 3)), "k0")
     every_answer = list(answers(costs, question))
     periods = sorted(p.period for p in every_answer)

@@ -129,7 +129,7 @@ def test_a_candidate_with_an_op_that_its_row_cannot_run_does_not_fit():
     ("goal", "batch"),
     [(Goal("goodput", workload=Workload(limit_ms=60.0)), 4),
      (Goal("goodput", workload=Workload(limit_ms=400.0)), 16), (Goal(latency_ms=30.0), 4),
-     (Goal(), 16)],
+     (Goal(), 16), (Goal("latency"), 1)],
 )  # fmt: skip
 def test_the_best_batch_within_a_limit_is_tried_first(goal, batch):
     # An item takes less time the larger the batch is; a batch of 4 takes 16 ms, one of 16 takes 58.
