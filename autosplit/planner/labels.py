@@ -43,6 +43,7 @@ def k_best(
     as ``partition``.
     """
     best, solutions = solve(costs, question, deadline)
+    note = best.note
     plans: list[Plan] = []
     try:
         for factor in _LIMITS:
@@ -51,15 +52,15 @@ def k_best(
             if len(plans) == k:
                 break
     except OutOfTime:
-        best = noted(best, "the time was up before all further plans were found")
+        note = f"{note} the time was up before all further plans were found"
     except TooManyLabels:
-        best = noted(best, "there are too many further plans to list")
+        note = f"{note} there are too many further plans to list"
     bound = best.lower_bound
     proven = [
         replace(p, lower_bound=bound, optimal=best.optimal and p.period <= best.period * (1 + SAME))
         for p in plans or [best]
     ]
-    return (replace(proven[0], note=best.note), *proven[1:])
+    return (replace(proven[0], note=note.strip()), *proven[1:])
 
 
 def front(
@@ -70,7 +71,8 @@ def front(
     The plans are in order of period. Raises as ``partition``.
     """
     best, solutions = solve(costs, question, deadline)
-    plans, complete = [best], best.optimal and all(s.words is not None for s in solutions)
+    are_listed = (s.words is not None and s.problem.mixes is not None for s in solutions)
+    plans, complete = [best], best.optimal and all(are_listed)
     try:
         plans = _plans(best, solutions, math.inf, 1, deadline)
     except (OutOfTime, TooManyLabels):
@@ -80,11 +82,6 @@ def front(
         if not points or plan.latency < points[-1].latency * (1 - SAME):
             points.append(plan)
     return tuple(points), complete
-
-
-def noted(plan: Plan, note: str) -> Plan:
-    """The plan with one more note."""
-    return replace(plan, note=f"{plan.note} {note}".strip())
 
 
 def _plans(

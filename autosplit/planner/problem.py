@@ -197,7 +197,7 @@ class Problem:
             most = left[axis] // take
             for count in range(1, (most if self.question.replicas else min(most, 1)) + 1):
                 yield Step((place,), (count,), state + count * take * self._strides[axis])
-        for rows, replicas in self._mixes:
+        for rows, replicas in self.mixes or ():
             pairs = list(zip(rows, replicas, strict=True))
             if all(count <= left[self._axis[row]] for row, count in pairs):
                 taken = sum(count * self._strides[self._axis[row]] for row, count in pairs)
@@ -216,8 +216,8 @@ class Problem:
         return [math.prod(count + 1 for count in counts[k + 1 :]) for k in range(len(counts))]
 
     @cached_property
-    def _mixes(self) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-        """The rows and replicas of stages on two or more kinds of devices, all in one runtime."""
+    def mixes(self) -> list[tuple[tuple[int, ...], tuple[int, ...]]] | None:
+        """The rows and replicas of stages on unlike devices, in one runtime; None if too many."""
         if not self.question.replicas or self.question.cores or len(self.question.devices) < 2:
             return []
         mixes = []
@@ -232,7 +232,7 @@ class Problem:
                         (tuple(by_kind[k] for k in kinds), tuple(numbers[k] for k in kinds))
                     )
         # If there are too many mixes, a stage has replicas on devices of one kind only.
-        return mixes if len(mixes) * len(self.states) <= MOST_MIXES else []
+        return mixes if len(mixes) * len(self.states) <= MOST_MIXES else None
 
     def options(self, step: Step, has_state: bool) -> tuple[Option, ...]:
         """The options of a stage, without replicas that do not serve its streams faster."""

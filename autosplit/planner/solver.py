@@ -104,7 +104,7 @@ class _Solver:
         self.weights: Weights = weights_of(problem)
         self.bound, self.proven, self.note = self.weights.bound, False, ""
         self.words: Words | None = None
-        self._is_complete = self._finished = False  # of the cuts searched last
+        self._is_complete = self._finished = False  # of the last search
 
     def solve(self, best: Plan | None, cuts: Words | None) -> Plan | None:
         """The best plan, over some cuts or all; None where there is none or none was found.
@@ -135,13 +135,15 @@ class _Solver:
 
     def _exact(self, words: Words, best: Plan | None) -> Plan | None:
         """The best plan over all cuts."""
-        self._is_complete = True
+        self._is_complete = self.problem.mixes is not None
         plan = self._improved(words, best, self.deadline)
         self.proven = self._finished
         if not self.proven:
             self.note = "the time was up before all legal cuts were searched"
-        else:
+        elif self._is_complete:
             self.bound = math.inf if plan is None else plan.period
+        else:
+            self.note = "too many mixes of devices: each stage was planned on devices of one kind"
         return plan
 
     def _near(self, best: Plan | None, rounds: int) -> Plan | None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit.errors import ConfigError, Infeasible
-from autosplit.planner import Row, RowCosts, evaluate, plan_split
+from autosplit.planner import Row, RowCosts, evaluate, plan_split, problem
 from autosplit.planner.evaluation import fits
 from autosplit.planner.split import shared_bound
 from tests.planner.graphs import chain, on_unlike_devices
@@ -97,6 +97,16 @@ def test_a_slow_device_helps_the_stage_of_a_fast_one():
     # All rates together: 1/12 + 1/24 + 1/24.
     assert best.period == pytest.approx(6.0)
     assert sorted(d for devices in devices_of(best) for d in devices) == ["0", "1", "2"]
+
+
+def test_what_was_not_searched_is_not_proven(monkeypatch):
+    model = on_unlike_devices(chain(3.0), (3.0,), (6.0,))
+    least = plan_split(model, ["0", "1"], 2, replicas=True).period
+    monkeypatch.setattr(problem, "MOST_MIXES", 0)
+    best = plan_split(model, ["0", "1"], 2, replicas=True)
+    assert (best.lower_bound, best.period) == (pytest.approx(least), 1.5 * least)
+    assert not best.optimal
+    assert "too many mixes of devices" in best.note
 
 
 @given(st.data())
