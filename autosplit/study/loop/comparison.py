@@ -152,7 +152,7 @@ def _served(opened: OpenStudy, record: StudyRecord, contender: Contender) -> Con
 def finalists(goal: Goal, corrected: Corrected, measured: Sequence[Measured]) -> list[Measured]:
     """The measured candidates that may be the best.
 
-    They are the few that are expected to be best by all that was measured, and the fastest one.
+    They are the few that are expected to be best, and the fastest one within the latency limit.
     """
     batch = corrected.evaluator.batch([m.stages for m in measured])
     values = rounded(goal.values(corrected, batch, corrected.mean)).tolist()
@@ -160,9 +160,9 @@ def finalists(goal: Goal, corrected: Corrected, measured: Sequence[Measured]) ->
     limit = min(expected.values(), default=0.0) * (1 + NOISES * corrected.noise)
     likely = [m for m in measured if expected[m.number] <= limit]
     chosen = sorted(likely, key=lambda m: expected[m.number])[:FINALISTS]
-    fastest = min(measured, key=lambda m: (m.period_ms, m.number), default=None)
-    if fastest is not None and fastest not in chosen:
-        chosen = [*chosen[: FINALISTS - 1], fastest]
+    best = min(measured, key=lambda m: (m.latency_ms > goal.latency_ms, m.period_ms), default=None)
+    if best is not None and best not in chosen:
+        chosen = [*chosen[: FINALISTS - 1], best]
     return sorted(chosen, key=lambda m: m.number)
 
 

@@ -1,6 +1,7 @@
 """Which splits compete in the final comparison, and whether it has to be held."""
 
 import contextlib
+import math
 from dataclasses import replace
 
 from autosplit.deployment import Option, Row, Stage
@@ -17,10 +18,10 @@ from tests.planner.graphs import chain
 from tests.study.conftest import chain_bench
 
 
-def chosen_of(times, slow=-1):
+def chosen_of(times, slow=-1, limit=math.inf):
     """The finalists among all splits of a chain into two, and all splits, best first, by number.
 
-    The best split has the highest number. The one at ``slow`` was measured in next to no time.
+    The best split has the highest number, that at 1 the least latency. That at ``slow`` is quick.
     """
     costs = chain(*times)
     evaluator = BatchEvaluator(costs, Question.of_split(2))
@@ -29,11 +30,11 @@ def chosen_of(times, slow=-1):
     plans = sorted((evaluate(costs, split) for split in splits), key=lambda plan: plan.period)
     numbers = list(range(len(plans)))[::-1]
     measured = [
-        Measured(n, plan.stages, plan.loads, 0.5 if n == slow else plan.period)
+        Measured(n, plan.stages, plan.loads, 0.5 if n == slow else plan.period, 8.0 + (n != 1))
         for n, plan in zip(numbers, plans, strict=True)
     ]
     corrected = correct(evaluator, measured)
-    return [m.number for m in finalists(Goal(), corrected, measured)], numbers
+    return [m.number for m in finalists(Goal(latency_ms=limit), corrected, measured)], numbers
 
 
 def test_a_split_that_is_clearly_worse_does_not_compete_and_the_one_measured_fastest_does():
@@ -44,6 +45,8 @@ def test_a_split_that_is_clearly_worse_does_not_compete_and_the_one_measured_fas
         assert 0 in finalist_numbers
         assert finalist_numbers == sorted(finalist_numbers)
         assert len(finalist_numbers) <= FINALISTS < len(numbers)
+    # The usual latency would exceed the limit, but the measured one does not.
+    assert 1 in chosen_of((1.0,) * 8, limit=8.5)[0]
 
 
 def compared_calls(bench, factor=1.0):
