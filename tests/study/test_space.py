@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 from autosplit.deployment import Option, Row, Stage
 from autosplit.errors import SplitError
 from autosplit.hardware.measurement.results import Baseline, Spread
-from autosplit.planner.costs import CostModel, Kind, RowCosts
+from autosplit.planner.costs import CostModel, Kind, RowCosts, Transfer
 from autosplit.planner.problem import Question
 from autosplit.planner.workload import Workload
 from autosplit.study.acquisition import Goal, acquisition
@@ -93,14 +94,16 @@ def test_threads_that_hardly_save_time_are_left_out():
 
 
 def test_a_baseline_of_a_batch_is_measured_as_one_of_that_batch():
-    rows = [RowCosts(Row("big", "a", 1, batch), (2.0 / batch,)) for batch in (1, 4)]
-    costs = CostModel("net", ("op",), (0,), tuple(rows), (Kind("big"),))
+    rows = tuple(RowCosts(Row("big", "a", 1, batch), (2.0 / batch,)) for batch in (1, 4, 16))
+    inputs, kinds = (Transfer("x", None, (0,), 2.0),), (Kind("big", memory=8.0),)
+    costs = CostModel("net", ("op",), (0,), rows, kinds, inputs, activations=True)
     of_question = Space(costs, Question.of_cores({"big": 1}), cores={"big": (0,)})
     times = Spread(0.5, 0.5, 0.5), Spread(2.0, 2.0, 2.0)
     baseline = Baseline("a, batch 4", *times, 1, "a", ("cores:0",), batch=4)
     (measured,) = measured_baselines(of_question, [baseline])
     assert measured.stages[0].options[0].row.batch == 4
     assert correct(of_question.evaluator, [measured]).latency_ratio == 1
+    assert [of_question.holds(replace(baseline, batch=batch)) for batch in (4, 16)] == [True, False]
 
 
 def test_a_baseline_of_uneven_streams_has_the_time_of_a_step_in_one_replica():
