@@ -18,7 +18,7 @@ from random import Random
 import numpy as np
 
 from autosplit.cuts import TooManyDownsets, full
-from autosplit.cuts.stages import cuts_between, stages_between
+from autosplit.cuts.stages import cuts_between, stages
 from autosplit.deployment import Deployment, Option, Row, Stage, resources_of
 from autosplit.errors import SplitError
 from autosplit.hardware.measurement.results import Baseline
@@ -223,7 +223,7 @@ def _parsed(space: Space, key: str) -> Candidate:
     try:
         document = json.loads(key)
         ends = [int(end, 16) for end, *_ in document]
-        split = stages_between(space.costs, ends[:-1])
+        split = stages(space.costs, ends[:-1])
         candidate = tuple(
             Stage(ops, tuple(Option(Row(*row), count) for *row, count in options))
             for ops, (_, *options) in zip(split, document, strict=True)

@@ -61,6 +61,7 @@ def whole(ops="7f", replicas=3):
 
 # Of more ops or devices than there are, or no key at all.
 WRONG = [whole(ops="3ff"), whole(replicas=4), "", "3:1.2", "[]", "[[]]", "[" * 9000, '[["7f",[1]]]']
+WRONG += ['[["-1",["big","a",1,1,1]],["7f",["big","a",1,1,1]]]']  # endless, if it were read
 
 
 @pytest.mark.parametrize("key", WRONG)

@@ -91,8 +91,7 @@ def convergence(study: Study, measured: Measured) -> Chart:
     if rival := study.rival:
         series.append(Series(rival.name, [(0, rival.period_ms.median, "")], _BASELINE, "level"))
     if study.record.bound_ms is not None:
-        level = [(0.0, study.record.bound_ms, "")]
-        series.append(Series("predicted bound", level, _INK, "level"))
+        series.append(Series("predicted bound", [(0.0, study.record.bound_ms, "")], _INK, "level"))
     about = "The bound holds for the op times as profiled."
     return Chart("Convergence", "trial", "period, ms", series, counts=True, about=about)
 
@@ -124,11 +123,11 @@ def latency_rate(tests: Mapping[str, LoadTest]) -> Chart:
     """A quantile of the latency against the rate of some deployments by name, and its limit."""
     series = []
     for number, (name, test) in enumerate(tests.items()):
-        spreads = [point.quantiles_ms[test.quantile] for point in test.points]
-        pairs = zip(test.points, spreads, strict=True)
+        known = [point for point in test.points if test.quantile in point.quantiles_ms]
+        spreads = [point.quantiles_ms[test.quantile] for point in known]
+        pairs = zip(known, spreads, strict=True)
         points = [(point.rate, spread.median, name) for point, spread in pairs]
-        label = f"{name} {test.quantile}".strip()
-        series.append(Series(label, points, colour(number), spreads=spreads))
+        series.append(Series(f"{name} {test.quantile}", points, colour(number), spreads=spreads))
     limit = next((test.limit_ms for test in tests.values() if test.limit_ms), None)
     if limit:
         series.append(Series("limit", [(0.0, limit, "")], _INK, "level"))
@@ -186,6 +185,7 @@ class _Plot:
         self.low = -0.5 * self.chart.counts
         self.right = (max([x for x, _, _ in points], default=0.0) or 1.0) * 1.05 - self.low
         self.top = (max([y for _, y, _ in points] + highs, default=0.0) or 1.0) * 1.08
+        self.right, self.top = min(1e300, self.right), min(1e300, self.top)  # never NaN or infinite
         self._legend()
         self._grid()
         # Marks are drawn above lines, so that the pointer reaches each of them.

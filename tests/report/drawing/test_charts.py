@@ -1,9 +1,10 @@
+import math
 from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 
-from autosplit.hardware.measurement.results import LoadTest, Spread
+from autosplit.hardware.measurement.results import LoadPoint, LoadTest, Spread
 from autosplit.report.documents.record import Study
 from autosplit.report.drawing import charts
 from autosplit.study.record import Figures, FinalComparison, StudyRecord
@@ -101,12 +102,18 @@ def test_goodput_is_charted_against_the_cores_that_it_takes():
     }
 
 
+NO_POINTS = LoadPoint(1.0, 9, {}), LoadPoint(math.nan, 9, {"p99": exact(math.nan)})
 ODD = {
     "empty": changed(STUDY, trials=(), baselines=(), bound_ms=None),
     "no trials": changed(STUDY, trials=()),
     "many stages": changed(STUDY, trials=(timed(0, 1.0, (1.0,) * 256, latency_ms=exact(1.0)),)),
     "zero": changed(STUDY, trials=(trial(0, ZERO, latency_ms=ZERO),), bound_ms=0.0),
     "many baselines": changed(STUDY, baselines=tuple(baseline(f"${i}", 0.0) for i in range(300))),
+    "hostile": changed(
+        STUDY,
+        trials=(trial(0, exact(1e-306), latency_ms=exact(1.7e308)),),
+        final_comparison=FinalComparison(loads={"0": LoadTest(NO_POINTS, math.nan, math.inf)}),
+    ),
 }
 
 
