@@ -173,8 +173,8 @@ class StudyLoop:
             times = ", ".join(map(milliseconds, record.stage_ms))
             result = f"{milliseconds(record.period_ms.median)}, stages {times}"
         parts = [f"{counts.finished} of {search.trials} trials"]
-        known = self.opened.reader.history(trials).trials
-        best_ms = min((m.period_ms for m in known), default=None)
+        known, limit_ms = self.opened.reader.history(trials).trials, self.opened.goal.latency_ms
+        best_ms = min((m.period_ms for m in known if m.latency_ms <= limit_ms), default=None)
         if best_ms is not None:
             parts.append(f"best {milliseconds(best_ms)}")
         if self.bound_ms is not None:

@@ -100,7 +100,8 @@ def test_the_time_left_is_that_of_the_trials_left(new_study, timeout, left):
     """Each trial takes 3 s by a clock that only measuring turns."""
     bench, now, notes = chain_bench(ops=12), [0.0], list[str]()
     search = {"trials": 4, "sampler": "random", "timeout": timeout}
-    opened, measure = new_study(bench, notify=notes.append, **search), bench.measure
+    limit = {"limits": {"latency_ms": 15.06}}  # which the second trial and the last exceed
+    opened, measure = new_study(bench, notify=notes.append, asked=limit, **search), bench.measure
 
     def slow(deployment):
         now[0] += 3.0
