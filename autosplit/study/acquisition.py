@@ -25,7 +25,7 @@ from autosplit.planner.batch import Batch
 from autosplit.planner.workload import Workload, served, simulated
 from autosplit.study.history import History
 from autosplit.study.space import Candidate, Space
-from autosplit.study.surrogate.correction import Corrected, Factors, correct, rounded
+from autosplit.study.surrogate.correction import Corrected, Factors, Measured, correct, rounded
 from autosplit.study.surrogate.posterior import Array
 
 DRAWS = 64  # of the costs, over which a gain is averaged
@@ -270,12 +270,12 @@ def _shares(workload: Workload, corrected: Corrected, batch: Batch) -> Array:
 
 # The caches serve all queries at the same state of a study.
 @lru_cache(maxsize=4)
-def corrected_costs(space: Space, history: History) -> Corrected:
+def corrected_costs(space: Space, measured: tuple[Measured, ...]) -> Corrected:
     """The costs of a space corrected by all that was measured."""
-    return correct(space.evaluator, history.measured)
+    return correct(space.evaluator, measured)
 
 
 @lru_cache(maxsize=4)
 def acquisition(space: Space, goal: Goal, history: History) -> Acquisition:
     """The acquisition after all that was measured."""
-    return Acquisition(space, goal, history, corrected_costs(space, history))
+    return Acquisition(space, goal, history, corrected_costs(space, history.measured))

@@ -21,9 +21,10 @@ from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, Trial
 
 from autosplit.study.acquisition import Acquisition, Goal, acquisition
-from autosplit.study.history import TrialReader
+from autosplit.study.history import history_of, is_taken
 from autosplit.study.record import RECORD, record_of, update
 from autosplit.study.space import Candidate, Space
+from autosplit.study.surrogate.correction import Measured
 from autosplit.study.workers import this_worker
 
 PLANNER = "planner"
@@ -47,15 +48,16 @@ def distributions(space: Space) -> dict[str, IntDistribution]:
 class PlannerSampler(BaseSampler):
     """Chooses the candidate that is expected to gain most, as parameters of its ``space``.
 
-    ``reader``: reads the trials; the default one knows no baselines.
+    ``baselines``: what is measured before the first trial.
     """
 
-    def __init__(self, space: Space, goal: Goal, reader: TrialReader | None = None) -> None:
-        self.space, self.goal, self.reader = space, goal, reader or TrialReader(space)
+    def __init__(self, space: Space, goal: Goal, baselines: Sequence[Measured] = ()) -> None:
+        self.space, self.goal, self.baselines = space, goal, baselines
 
     def view(self, trials: Sequence[FrozenTrial], exclude: int | None = None) -> Acquisition:
         """The acquisition after some trials, without the one numbered ``exclude``."""
-        return acquisition(self.space, self.goal, self.reader.history(trials, exclude))
+        others = [trial for trial in trials if trial.number != exclude]
+        return acquisition(self.space, self.goal, history_of(self.space, others, self.baselines))
 
     def infer_relative_search_space(
         self, study: optuna.Study, trial: FrozenTrial
@@ -81,8 +83,7 @@ class Assignment:
     """Gives each trial of a study a candidate, which the sampler called ``name`` chooses."""
 
     def __init__(self, name: str, planner: PlannerSampler, seed: int = 0) -> None:
-        self.name, self.planner, self.seed = name, planner, seed
-        self.space, self.reader = planner.space, planner.reader
+        self.name, self.planner, self.space, self.seed = name, planner, planner.space, seed
 
     def sampler(self, ordinal: int) -> BaseSampler:
         """Optuna's sampler for the trial at a place in its study.
@@ -121,7 +122,7 @@ class Assignment:
         ``trials``: all trials so far. Raises SplitError if an enqueued key is of no candidate.
         """
         key = record_of(trial).key
-        if key and not self.reader.is_taken(key, trials[: trial.number]):
+        if key and not is_taken(key, trials[: trial.number]):
             return self.space.candidate(key)
         # Parameters that a user enqueued, perhaps only some of them.
         if "fixed_params" in trials[trial.number].system_attrs:
@@ -158,7 +159,7 @@ class Assignment:
             update(trial, key=key)
             # Read after writing: of two workers, at least one sees the other's claim.
             others = study.get_trials(deepcopy=False)
-            if not self.reader.is_taken(key, (t for t in others if t.number != trial.number)):
+            if not is_taken(key, (t for t in others if t.number != trial.number)):
                 return candidate
             # Withdraw the claim, so that the trial holds no candidate if it fails.
             update(trial, key="")

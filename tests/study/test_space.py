@@ -13,7 +13,7 @@ from autosplit.planner.costs import CostModel, Kind, RowCosts, Transfer
 from autosplit.planner.problem import Question
 from autosplit.planner.workload import Workload
 from autosplit.study.acquisition import Goal, acquisition
-from autosplit.study.history import TrialReader, measured_baselines
+from autosplit.study.history import History, measured_baselines
 from autosplit.study.space import Space, useful_threads
 from autosplit.study.surrogate.correction import correct
 
@@ -141,5 +141,5 @@ def test_the_best_batch_within_a_limit_is_tried_first(goal, batch):
     rows = tuple(RowCosts(Row("core", "tvm", 1, n), (ms, ms)) for n, ms in per_item.items())
     costs = CostModel("net", ("a", "b"), (0, 1), rows, (Kind("core"),))
     of_question = Space(costs, Question.of_cores({"core": 2}), cores={"core": (0, 1)})
-    view = acquisition(of_question, goal, TrialReader(of_question).history([]))
+    view = acquisition(of_question, goal, History())
     assert view.best[0].options[0].row.batch == batch

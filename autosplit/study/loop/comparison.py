@@ -37,7 +37,7 @@ def compare(opened: OpenStudy) -> None:
     if opened.config.objective == "latency":
         return
     history = opened.history()
-    corrected, count = corrected_costs(opened.space, history), len(history.trials)
+    corrected, count = corrected_costs(opened.space, history.measured), len(history.trials)
     chosen = finalists(opened.goal, corrected, history.trials)
     if not chosen:
         return

@@ -24,11 +24,12 @@ from autosplit.study.acquisition import Goal
 from autosplit.study.config.sections import METRICS
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.documents import differences, document_of, graph_document, read
-from autosplit.study.history import History, TrialReader, measured_baselines
+from autosplit.study.history import History, history_of, measured_baselines
 from autosplit.study.record import FORMAT, RECORD, StudyRecord, mapping, study_record
 from autosplit.study.sampler import Assignment, PlannerSampler
 from autosplit.study.space import Space, useful_threads
 from autosplit.study.storage import connect, redact_password, storage_errors
+from autosplit.study.surrogate.correction import Measured
 from autosplit.study.workers import free_candidate, host_lock, this_worker
 from autosplit.units import size
 from autosplit.versions import VERSION, machine
@@ -63,10 +64,9 @@ class OpenStudy:
         return Goal(config.objective, config.limits.latency_ms or math.inf, load)
 
     @cached_property
-    def reader(self) -> TrialReader:
-        """Reads the trials, and the baselines that are candidates: the search learns from both."""
-        baselines = measured_baselines(self.space, self.record.measured_baselines())
-        return TrialReader(self.space, baselines)
+    def baselines(self) -> tuple[Measured, ...]:
+        """The measured baselines that are candidates: the search learns from them too."""
+        return tuple(measured_baselines(self.space, self.record.measured_baselines()))
 
     @property
     def record(self) -> StudyRecord:
@@ -75,12 +75,13 @@ class OpenStudy:
 
     def history(self) -> History:
         """The history of the study up to now."""
-        return self.reader.history(self.study.get_trials(deepcopy=False))
+        trials = self.study.get_trials(deepcopy=False)
+        return history_of(self.space, trials, self.baselines)
 
     @cached_property
     def assignment(self) -> Assignment:
         """Assigns candidates to trials."""
-        planner = PlannerSampler(self.space, self.goal, self.reader)
+        planner = PlannerSampler(self.space, self.goal, self.baselines)
         return Assignment(self.config.search.sampler, planner, self.config.search.seed)
 
     @cached_property

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NoReturn
 
@@ -107,8 +107,7 @@ class StudyLoop:
             # Before anything that takes long: a trial without a worker looks lost.
             if record_of(trial).worker != this_worker():
                 update(trial, worker=this_worker())
-            trials = self.study.get_trials(deepcopy=False)
-            return self._measure(trial, self._candidate(trial, trials), trials)
+            return self._measure(trial, self._candidate(trial))
         except (FailedTrial, UpdateFinishedTrialError) as error:
             raise FailedTrial from error
         except BaseException as error:
@@ -125,8 +124,9 @@ class StudyLoop:
             self._error = None if is_result else error
             raise FailedTrial from error
 
-    def _candidate(self, trial: Trial, trials: Sequence[FrozenTrial]) -> Candidate:
+    def _candidate(self, trial: Trial) -> Candidate:
         """The candidate of a trial. Raises FailedTrial where there is none to measure."""
+        trials = self.study.get_trials(deepcopy=False)
         # Workers that started trials at the same time may have reached the limit first.
         earlier = tally(trials[: trial.number])
         if earlier.finished + len(earlier.running) >= self.opened.config.search.trials:
@@ -140,19 +140,19 @@ class StudyLoop:
         update(trial, error=reason, lost=True)
         raise FailedTrial
 
-    def _measure(self, trial: Trial, candidate: Candidate, trials: Sequence[FrozenTrial]) -> float:
+    def _measure(self, trial: Trial, candidate: Candidate) -> float:
         """Measure a candidate and store the figures; returns the value of the trial."""
         opened, space = self.opened, self.opened.space
         if not space.fits(candidate):
             raise SplitError(
                 f"candidate {space.key(candidate)[:60]} does not fit the devices; enqueue another"
             )
-        history = self.opened.reader.history(trials, exclude=trial.number)
+        measured = opened.history().measured
         deployment = space.deployment(candidate)
         update(
             trial,
             **deployment_document(opened.bench.description.graph, deployment),
-            predicted_ms=corrected_costs(space, history).period(candidate),
+            predicted_ms=corrected_costs(space, measured).period(candidate),
             memory_bytes=int(max(evaluate(space.costs, candidate).memory)),
         )
         with opened.device_lock():
@@ -166,14 +166,14 @@ class StudyLoop:
 
     def _report(self, trial: FrozenTrial, measured: int) -> None:
         """Tell the user about the latest trial and the progress of the study."""
-        trials, search = self._known, self.opened.config.search
-        counts = tally(trials)
+        search = self.opened.config.search
+        counts = tally(self._known)
         result, record = f"failed: {error_of(trial)}", record_of(trial)
         if trial.state.name == "COMPLETE" and record.period_ms:
             times = ", ".join(map(milliseconds, record.stage_ms))
             result = f"{milliseconds(record.period_ms.median)}, stages {times}"
         parts = [f"{counts.finished} of {search.trials} trials"]
-        known, limit_ms = self.opened.reader.history(trials).trials, self.opened.goal.latency_ms
+        known, limit_ms = self.opened.history().trials, self.opened.goal.latency_ms
         best_ms = min((m.period_ms for m in known if m.latency_ms <= limit_ms), default=None)
         if best_ms is not None:
             parts.append(f"best {milliseconds(best_ms)}")
