@@ -49,15 +49,18 @@ def read(model: Any, shapes: Shapes, *, trust_kernels: bool = False, batch: int 
 
 
 def digest(model: Any) -> str:
-    """The sha256 of a Relax module or of a model file, with the files that hold its weights.
+    """The sha256 of a Relax module or of a model file; with weights in files, that of all digests.
 
     Raises ModelError for weights that cannot be read, MachineError without the package onnx.
     """
     if not isinstance(model, Path):
         return hashlib.sha256(tvm.ir.save_json(model).encode()).hexdigest()
-    if model.suffix.lower() in SUFFIXES:
-        return sha256(model)
-    return onnx_file.digest(model)
+    try:
+        digests = list(map(sha256, model_files(model).values()))
+    except OSError as error:
+        raise ModelError(f"weights of '{model}' cannot be read: {error.strerror}") from error
+    several = hashlib.sha256("".join(digests).encode()).hexdigest()
+    return several if len(digests) > 1 else digests[0]
 
 
 def require_unchanged(path: Path, loaded: str) -> None:
@@ -67,13 +70,13 @@ def require_unchanged(path: Path, loaded: str) -> None:
 
 
 def model_files(path: Path) -> dict[str, Path]:
-    """The model file and the files with its weights, by their names relative to its folder.
+    """The model file, then the files with its weights, by their names relative to its folder.
 
     Raises as ``digest``.
     """
     files = {path.name: path}
     if path.suffix.lower() not in SUFFIXES:
-        files |= onnx_file.external_files(path)
+        files |= dict(sorted(onnx_file.external_files(path).items()))
     return files
 
 

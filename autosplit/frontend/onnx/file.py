@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
@@ -14,7 +13,6 @@ import numpy as np
 
 from autosplit.errors import ModelError, explained, line_of
 from autosplit.extras import helper, numpy_helper, onnx, require
-from autosplit.files import sha256
 from autosplit.frontend.onnx.branches import take_known_branches
 from autosplit.frontend.onnx.nodes import graphs_in
 from autosplit.frontend.onnx.shapes import bind_shapes, enlarge
@@ -40,19 +38,6 @@ def read(path: Path, shapes: Shapes | None = None, batch: int = 1) -> Any:
     _load_external_data(model, path)
     _check_weights(model.graph)
     return prepared(model, shapes or {}, batch)
-
-
-def digest(path: Path) -> str:
-    """The sha256 of a model file; with external data, the sha256 of the digests of all files.
-
-    Raises what ``read`` raises.
-    """
-    plain, files = sha256(path), external_files(path)
-    try:
-        digests = [plain, *(sha256(files[location]) for location in sorted(files))]
-    except OSError as error:
-        raise ModelError(f"weights of '{path}' cannot be read: {error.strerror}") from error
-    return hashlib.sha256("".join(digests).encode()).hexdigest() if files else plain
 
 
 def external_files(path: Path) -> dict[str, Path]:
