@@ -10,7 +10,6 @@ Read in this order:
 - ``stages``: the stages of a folder, loaded.
 - ``load``: the running pipeline of a folder, here or on a Ray cluster.
 - ``verify``: comparison with the original model, and the measurement of an export.
-- ``worker``: the entry of a study's worker process.
 
 Imports hardware, frontend, lowering and the modules at the top; never study, report, api or cli.
 """

@@ -23,11 +23,13 @@ from autosplit.deployment import Deployment, Stage
 from autosplit.errors import ConfigError, MismatchError
 from autosplit.files import require_path
 from autosplit.frontend.importing import digest
+from autosplit.hardware.bench import isolated
 from autosplit.hardware.codegen.target import spelled
 from autosplit.hardware.devices import device
 from autosplit.hardware.execution.batches import of_items
 from autosplit.hardware.execution.stage_spec import OnnxFile, StageSpec
 from autosplit.hardware.execution.wiring import Wiring, part
+from autosplit.hardware.isolation.worker import Handler
 from autosplit.hardware.measurement.results import SplitResults
 from autosplit.hardware.measurement.sequences import SEED
 from autosplit.hardware.runtimes.onnx import model_file
@@ -39,6 +41,7 @@ from autosplit.versions import environment
 _NOT_ASKED = "the export was written with --no-onnx"
 
 if TYPE_CHECKING:
+    from autosplit.hardware.bench.local import LocalBench
     from autosplit.hardware.compiled_model import CompiledModel
 
 
@@ -80,6 +83,17 @@ def write_split(
                 raise
             deployment = deployment.with_runtimes(dict.fromkeys(left_out, following))
             results = replace(results, predicted=None)
+
+
+def open_worker(setting: Mapping[str, Any]) -> Handler:
+    """The handler of a study's worker; see ``hardware.bench.isolated.open_bench``."""
+    return isolated.open_bench(setting, {"export": write_measured})
+
+
+def write_measured(bench: LocalBench, deployment: Deployment, **target: Any) -> Path:
+    """Write a deployment with the compiled kernels of its bench; see Bench."""
+    with bench.reached():
+        return write_split(bench.model, deployment, **target)
 
 
 def _fastest_runtime(

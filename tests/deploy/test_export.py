@@ -12,8 +12,8 @@ import pytest
 
 import autosplit
 from autosplit import api
-from autosplit.deploy import manifest, manifest_file, worker
-from autosplit.deploy.export import write_split
+from autosplit.deploy import manifest, manifest_file
+from autosplit.deploy.export import write_measured, write_split
 from autosplit.deploy.verify import bench, verify
 from autosplit.deployment import Deployment, Stage
 from autosplit.errors import ConfigError, MachineError, StageError
@@ -85,7 +85,7 @@ def test_a_worker_exports_a_deployment_with_its_results(branches, tmp_path):
     first, second = branches.split([["first"]]).stages
     bench = LocalBench(branches, api.device.along(3))
     deployment = deployed(bench, (first, (), second))
-    file = worker.export(bench, deployment, folder=tmp_path, results=known)
+    file = write_measured(bench, deployment, folder=tmp_path, results=known)
     assert file == tmp_path / manifest.NAME
     written = manifest_file.read(tmp_path)
     used = bench.description.devices

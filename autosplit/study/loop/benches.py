@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from autosplit.deploy import worker
+from autosplit.deploy.export import open_worker
 from autosplit.errors import MachineError
 from autosplit.hardware.bench.interface import Bench
 from autosplit.hardware.codegen import toolchain
@@ -66,4 +66,4 @@ def open_bench(config: StudyConfig, *, measures: bool = True, trust_kernels: boo
         budget=Budget(**config.measure.model_dump()),
         measures=measures,
     )
-    return IsolatedBench(setting, worker.open_bench)
+    return IsolatedBench(setting, open_worker)
