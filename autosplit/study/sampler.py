@@ -22,10 +22,9 @@ from optuna.trial import FrozenTrial, Trial
 
 from autosplit.study.acquisition import Acquisition, Goal, acquisition
 from autosplit.study.history import history_of, is_taken
-from autosplit.study.record import RECORD, record_of, update
+from autosplit.study.record import record_of, update
 from autosplit.study.space import Candidate, Space
 from autosplit.study.surrogate.correction import Measured
-from autosplit.study.workers import this_worker
 
 PLANNER = "planner"
 OTHERS: Mapping[str, Callable[[int], BaseSampler]] = {
@@ -93,26 +92,6 @@ class Assignment:
         seed = int(np.random.default_rng((self.seed, ordinal)).integers(1 << 31))
         return self.planner if self.name == PLANNER else OTHERS[self.name](seed)
 
-    def enqueue(self, study: optuna.Study, trials: Sequence[FrozenTrial]) -> None:
-        """Enqueue the next candidate of the planner, whose parameters are stored at once.
-
-        Does nothing if a trial is waiting already, enqueued by a user or left by a dead worker, nor
-        for Optuna's samplers, which choose within their trial. ``trials``: all trials so far.
-        """
-        if self.name != PLANNER or any(trial.state.name == "WAITING" for trial in trials):
-            return
-        candidate = self.planner.view(trials).best
-        if candidate is not None:
-            ranges, params = distributions(self.space), self.space.moves.encode(candidate)
-            enqueued = optuna.trial.create_trial(
-                state=optuna.trial.TrialState.WAITING,
-                params=params,
-                distributions={name: ranges[name] for name in params},
-                # Named at once, so that others see when this process dies before it measures.
-                user_attrs={RECORD: {"key": self.space.key(candidate), "worker": this_worker()}},
-            )
-            study.add_trial(enqueued)
-
     def assign(
         self, study: optuna.Study, trial: Trial, trials: Sequence[FrozenTrial]
     ) -> Candidate | None:
@@ -124,12 +103,12 @@ class Assignment:
         key = record_of(trial).key
         if key and not is_taken(key, trials[: trial.number]):
             return self.space.candidate(key)
+        suggested = self._suggested(trial)
         # Parameters that a user enqueued, perhaps only some of them.
         if "fixed_params" in trials[trial.number].system_attrs:
-            enqueued = self._suggested(trial)
-            update(trial, key=self.space.key(enqueued))
-            return enqueued
-        return self._free(study, trial)
+            update(trial, key=self.space.key(suggested))
+            return suggested
+        return self._free(study, trial, suggested)
 
     def _suggested(self, trial: Trial) -> Candidate:
         """The candidate of the parameters that Optuna suggests and stores for the trial."""
@@ -138,12 +117,11 @@ class Assignment:
         def suggest(name: str) -> int:
             return trial.suggest_int(name, ranges[name].low, ranges[name].high)
 
-        values = {"stages": suggest("stages")} if "stages" in ranges else {}
-        stages = values.get("stages", self.space.question.stages or 1)
-        values |= {name: suggest(name) for name in self.space.moves.names(stages)}
-        return self.space.moves.decode(values)
+        stages = suggest("stages") if "stages" in ranges else self.space.question.stages or 1
+        names = self.space.moves.names(stages)
+        return self.space.moves.decode({name: suggest(name) for name in names})
 
-    def _free(self, study: optuna.Study, trial: Trial) -> Candidate | None:
+    def _free(self, study: optuna.Study, trial: Trial, suggested: Candidate) -> Candidate | None:
         """Choose a candidate and record it, such that no two trials ever keep the same one.
 
         Each worker writes its choice and then reads those of the others. Of two workers with the
@@ -152,7 +130,7 @@ class Assignment:
         """
         for attempt in range(_ATTEMPTS):
             view = self.planner.view(study.get_trials(deepcopy=False), exclude=trial.number)
-            candidate = view.best if self.name == PLANNER else view.nearest(self._suggested(trial))
+            candidate = view.best if self.name == PLANNER else view.nearest(suggested)
             if candidate is None:
                 return None
             key = self.space.key(candidate)

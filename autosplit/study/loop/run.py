@@ -84,7 +84,6 @@ class StudyLoop:
         """Run a trial within Optuna; false where another worker finished it meanwhile."""
         self._number, self._error, is_late = -1, None, False
         self.study.sampler = self.opened.assignment.sampler(self._ordinal)
-        self.opened.assignment.enqueue(self.study, self._known)
         try:
             self.study.optimize(self._objective, n_trials=1, catch=(FailedTrial,))
         except Exception as error:
