@@ -112,7 +112,7 @@ def _loop_shapes(model: Any) -> dict[str, Shape]:
     if body is None or len(body.input) != len(carried) + 2 or not shapes.keys() >= set(carried):
         return {}
     before = [shapes[name] for name in carried]
-    after = _after_trip(model, body, carried, shapes)
+    after = _after_trip(model, body, carried)
     if after[: len(carried)] != before:
         return {}
     trips = _trips(node, body, weights)
@@ -148,25 +148,16 @@ def _is_true(tensor: Any) -> bool:
     return tensor is not None and bool(numpy_helper.to_array(tensor).all())
 
 
-def _after_trip(
-    model: Any, body: Any, carried: list[str], shapes: Mapping[str, Shape]
-) -> list[Shape | None]:
+def _after_trip(model: Any, body: Any, carried: Sequence[str]) -> list[Shape | None]:
     """The shapes of the outputs of a body, except its condition, after the first trip."""
-    inputs = [*body.input[:2]]
-    elements = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
-    elements |= {weight.name: weight.data_type for weight in model.graph.initializer}
-    for value, name in zip(body.input[2:], carried, strict=True):
-        inputs.append(helper.make_tensor_value_info(value.name, elements[name], shapes[name]))
-    names = {value.name for value in (*inputs, *body.initializer)}
-    graph = helper.make_graph(
-        body.node,
-        "body",
-        [*inputs, *(value for value in model.graph.input if value.name not in names)],
-        [onnx.ValueInfoProto(name=output.name) for output in body.output],
-        [*body.initializer, *(w for w in model.graph.initializer if w.name not in names)],
-    )
-    trip = helper.make_model(
-        graph, opset_imports=model.opset_import, ir_version=max(model.ir_version, 4)
-    )
+    trip = type(model)()
+    trip.CopyFrom(model)
+    graph, pairs = trip.graph, zip(body.input[2:], carried, strict=True)
+    feeds = [helper.make_node("Identity", [name], [value.name]) for value, name in pairs]
+    del graph.node[:], graph.output[:]
+    graph.node.extend([*feeds, *body.node])
+    graph.input.extend(body.input[:2])
+    graph.initializer.extend(body.initializer)
+    graph.output.extend(onnx.ValueInfoProto(name=output.name) for output in body.output)
     known = inferred_shapes(trip, {})
     return [known.get(output.name) for output in body.output[1:]]
