@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,7 +15,7 @@ from autosplit.frontend.source import unused
 
 def take_known_branches(model: Any) -> None:
     """Replace every If of the graph whose condition follows from weights and shapes."""
-    # The branch of one If may give the shape that the condition of the next asks for.
+    # What a branch computes may decide further Ifs, inside it and after it.
     while any(node.op_type == "If" for node in model.graph.node):
         nodes = _resolved(model)
         if nodes is None:
@@ -32,15 +31,12 @@ def _resolved(model: Any) -> list[Any] | None:
     values = _small_arrays(constants_of(graph.node, graph.initializer))
     names = {value.name for value in (*graph.input, *graph.initializer)}
     names.update(name for node in graph.node for name in node.output)
-    queue, nodes = deque(graph.node), []
+    nodes: list[Any] = []
     is_changed = False
-    while queue:
-        node = queue.popleft()
+    for node in graph.node:
         branch = _taken(node, values)
         if branch is not None:
-            taken = _nodes_of(node, branch, names)
-            values |= _small_arrays(constants_of(taken))
-            queue.extendleft(reversed(taken))
+            nodes += _nodes_of(node, branch, names)
             is_changed = True
             continue
         nodes.append(node)
