@@ -163,7 +163,8 @@ class Space:
                 return self.candidate(free)
             if len(queue) >= VISITED:
                 return None
-            near = dict.fromkeys(each for each in _around(self, key) if each not in visited)
+            around = self.batch(self.moves.neighbours(self.candidate(key))).deployments
+            near = dict.fromkeys(each for each in map(self.key, around) if each not in visited)
             visited.update(near)
             queue += near
         return None
@@ -235,14 +236,6 @@ def _parsed(space: Space, key: str) -> Candidate:
     if not is_known or space.key(candidate) != key:
         raise SplitError(f"'{key[:60]}' is not the key of a candidate of this study")
     return candidate
-
-
-# The search for a free candidate visits the same candidates in every trial.
-@lru_cache(maxsize=VISITED)
-def _around(space: Space, key: str) -> tuple[str, ...]:
-    """The keys of the candidates one move away that fit."""
-    neighbours = space.moves.neighbours(space.candidate(key))
-    return tuple(map(space.key, space.batch(neighbours).deployments))
 
 
 def useful_threads(costs: CostModel) -> CostModel:
