@@ -47,11 +47,6 @@ def history_of(
     return History(taken, (*baselines, *filter(None, measured)))
 
 
-def is_taken(key: str, others: Iterable[FrozenTrial]) -> bool:
-    """Whether some other trials have the candidate of a key."""
-    return any(record_of(trial).key == key and not is_lost(trial) for trial in others)
-
-
 def _measured(space: Space, trial: FrozenTrial, record: TrialRecord) -> Measured | None:
     period, latency = record.period_ms, record.latency_ms
     if trial.state.name == "COMPLETE" and record.key and period:

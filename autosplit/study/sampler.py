@@ -21,7 +21,7 @@ from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, Trial
 
 from autosplit.study.acquisition import Acquisition, Goal, acquisition
-from autosplit.study.history import history_of, is_taken
+from autosplit.study.history import history_of
 from autosplit.study.record import record_of, update
 from autosplit.study.space import Candidate, Space
 from autosplit.study.surrogate.correction import Measured
@@ -101,7 +101,7 @@ class Assignment:
         ``trials``: all trials so far. Raises SplitError if an enqueued key is of no candidate.
         """
         key = record_of(trial).key
-        if key and not is_taken(key, trials[: trial.number]):
+        if key and key not in history_of(self.space, trials[: trial.number]).taken:
             return self.space.candidate(key)
         suggested = self._suggested(trial)
         # Parameters that a user enqueued, perhaps only some of them.
@@ -136,8 +136,8 @@ class Assignment:
             key = self.space.key(candidate)
             update(trial, key=key)
             # Read after writing: of two workers, at least one sees the other's claim.
-            others = study.get_trials(deepcopy=False)
-            if not is_taken(key, (t for t in others if t.number != trial.number)):
+            others = [t for t in study.get_trials(deepcopy=False) if t.number != trial.number]
+            if key not in history_of(self.space, others).taken:
                 return candidate
             # Withdraw the claim, so that the trial holds no candidate if it fails.
             update(trial, key="")
