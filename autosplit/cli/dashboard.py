@@ -41,4 +41,5 @@ def run(args: argparse.Namespace) -> None:
         output.emit(args.format, {"url": url}, url)
         # Through a pipe the URL would stay in the buffer while the server runs.
         output.flush()
-        server.serve_forever()
+        server.run()
+    raise KeyboardInterrupt  # which alone ends ``run``, and which it swallows

@@ -137,7 +137,7 @@ def _open_dashboard(url: str, study: str) -> Thread:
     server, address = open_server(StudyReader(url, study), port=0)
     output.note(f"dashboard: {address}")
     # A daemon thread ends with the process, and holds nothing that outlives it.
-    thread = Thread(target=server.serve_forever, daemon=True)
+    thread = Thread(target=server.run, daemon=True)
     thread.start()
     webbrowser.open(address)
     return thread

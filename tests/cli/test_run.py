@@ -99,7 +99,7 @@ def test_the_dashboard_is_opened_and_the_run_ends_with_it(study, capsys, monkeyp
     monkeypatch.setattr(webbrowser, "open", browser)
     assert main(["run", study, "--open"]) == 0
     browser.assert_called_once_with("http://127.0.0.1/net")
-    server.serve_forever.assert_called_once()
+    server.run.assert_called_once()
     assert "the dashboard stays until Ctrl-C" in capsys.readouterr().err
 
 

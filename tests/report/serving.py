@@ -5,6 +5,9 @@ import http.client
 import json
 import threading
 from dataclasses import dataclass
+from functools import partial
+
+from waitress import wasyncore
 
 from autosplit.report.dashboard.app import open_server
 
@@ -43,14 +46,15 @@ class Client:
 @contextlib.contextmanager
 def running(server, url=""):
     """The server, answering in a thread."""
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:
-        yield Client(server.port, url)
+        yield Client(int(server.effective_port), url)
     finally:
-        server.stop()
+        # The loop ends when it has nothing left to watch.
+        server.trigger.pull_trigger(partial(wasyncore.close_all, server._map))
         thread.join()
-        server.close()
+        server.task_dispatcher.shutdown()
 
 
 @contextlib.contextmanager

@@ -12,9 +12,10 @@ import sys
 import threading
 import time
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from wsgiref.types import WSGIApplication
 
+from autosplit.deploy.server.app import listen
 from autosplit.errors import AutosplitError, ConfigError
 from autosplit.extras import require
 from autosplit.printable import printable
@@ -24,10 +25,11 @@ from autosplit.report.documents.record import read
 from autosplit.report.documents.study_reader import StudyReader
 from autosplit.report.html.page import page
 
-if TYPE_CHECKING:
-    from autosplit.report.dashboard.server import Server
-
 REFRESH = 3.0  # seconds after which a request looks whether the study has changed
+THREADS = 8
+CONNECTIONS = 100
+IDLE_SECONDS = 30  # without a byte read or written
+MAX_REQUEST = 2**15  # bytes of a header, and of a body, which no request needs
 # optuna-dashboard has no read-only mode: controls with these icons, which edit, are hidden.
 _EDITORS = ", ".join(
     f'{tag}:has([data-testid="{icon}Icon"])'
@@ -45,8 +47,8 @@ _MARK = (
 
 def open_server(
     reader: StudyReader, host: str = "127.0.0.1", port: int = 8080, *, allow_remote: bool = False
-) -> tuple[Server, str]:
-    """A server over the study, ready for ``serve_forever``, and the URL of its first page.
+) -> tuple[Any, str]:
+    """A server of waitress over the study, ready for ``run``, and the URL of its first page.
 
     Raises:
         ConfigError: the address is outside this machine, without ``allow_remote``, or the storage
@@ -60,16 +62,37 @@ def open_server(
         )
     for package in ("optuna_dashboard", "waitress"):
         require(package, "dashboard")
-    from autosplit.report.dashboard.server import Server
-
     # It logs a traceback for every malformed request.
     logging.getLogger("optuna_dashboard").setLevel(logging.CRITICAL)
     hosts = {"localhost", "127.0.0.1", "[::1]", f"[{host}]" if ":" in host else host.lower()}
     if allow_remote:
         hosts |= {socket.gethostname().lower(), socket.getfqdn().lower()}
     guard = Guard(_StudyCopy(reader).current_app, hosts, any_address=allow_remote)
-    server = Server(guard, host, port)
-    return server, f"http://{f'[{host}]' if ':' in host else host}:{server.port}/"
+    server = http_server(guard, host, port)
+    address = f"[{host}]" if ":" in host else host
+    return server, f"http://{address}:{server.effective_port}/"
+
+
+def http_server(app: WSGIApplication, host: str, port: int) -> Any:
+    """A server of waitress that limits what its clients can take up. Raises as ``listen``."""
+    from waitress.server import create_server
+
+    # Standard error is for what the user can act on, not for clients that go away.
+    logging.getLogger("waitress").setLevel(logging.ERROR)
+    return create_server(
+        app,
+        sockets=[listen(host, port)],
+        threads=THREADS,
+        connection_limit=CONNECTIONS,
+        channel_timeout=IDLE_SECONDS,
+        cleanup_interval=IDLE_SECONDS,
+        max_request_header_size=MAX_REQUEST,
+        max_request_body_size=MAX_REQUEST,
+        # A thread never waits for a client: what is not read goes to a temporary file.
+        outbuf_high_watermark=sys.maxsize,
+        log_socket_errors=False,
+        asyncore_use_poll=True,
+    )
 
 
 class _StudyCopy:

@@ -4,10 +4,10 @@ import sqlite3
 from unittest.mock import Mock
 
 import optuna
+from waitress.server import BaseWSGIServer
 
 from autosplit.cli import main
 from autosplit.report.dashboard import app
-from autosplit.report.dashboard.server import Server
 from autosplit.report.documents.study_reader import find_study
 from autosplit.report.html.page import page
 from autosplit.study.record import update
@@ -115,7 +115,7 @@ def test_a_remote_server_answers_to_addresses_and_to_no_strange_name(database):
 
 
 def test_the_command_prints_the_url_until_it_is_interrupted(finished, monkeypatch, capsys):
-    monkeypatch.setattr(Server, "serve_forever", Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr(BaseWSGIServer, "run", Mock())
     words = ["--port", "0", "-f", "json", "--allow-remote", "--host", "127.0.0.1"]
     assert main(["dashboard", str(finished), *words]) == 130
     printed, errors = capsys.readouterr()

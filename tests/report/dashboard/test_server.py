@@ -4,8 +4,7 @@ import socket
 import pytest
 
 from autosplit.errors import MachineError
-from autosplit.report.dashboard import server as module
-from autosplit.report.dashboard.server import Server
+from autosplit.report.dashboard import app
 from tests.report.serving import running
 
 BIG = b"x" * 2**23  # more than the buffers of a socket take
@@ -19,10 +18,9 @@ def application(environ, start_response):
 
 @pytest.fixture
 def client(monkeypatch):
-    monkeypatch.setattr(module, "THREADS", 2)
-    monkeypatch.setattr(module, "IDLE_SECONDS", 1)
-    monkeypatch.setattr(module, "_POLL_SECONDS", 0.05)
-    with running(Server(application, "127.0.0.1", 0)) as asking:
+    monkeypatch.setattr(app, "THREADS", 2)
+    monkeypatch.setattr(app, "IDLE_SECONDS", 1)
+    with running(app.http_server(application, "127.0.0.1", 0)) as asking:
         yield asking
 
 
@@ -60,9 +58,9 @@ def test_a_huge_body_is_refused_before_it_is_sent(client):
 
 def test_an_address_of_version_6_is_served():
     try:
-        server = Server(application, "::1", 0)
+        server = app.http_server(application, "::1", 0)
     except MachineError:
         pytest.skip("this machine has no IPv6")
-    with running(server), socket.create_connection(("::1", server.port)) as asking:
+    with running(server) as client, socket.create_connection(("::1", client.port)) as asking:
         asking.send(b"GET / HTTP/1.0\r\n\r\n")
         assert asking.recv(100).startswith(b"HTTP/1.0 200")
