@@ -16,7 +16,7 @@ from typing import Any
 
 from autosplit.errors import ConfigError, MachineError
 from autosplit.extras import require
-from autosplit.files import atomic_write, refused
+from autosplit.files import atomic_write
 from autosplit.zoo import built_nets, onnx_builder, stream_nets
 from autosplit.zoo import weights as zoo_weights
 from autosplit.zoo.weights import Shape
@@ -36,7 +36,6 @@ _LIGHT = (
 STREAMS = ("amplifier", "decoder", "encoder", "enhancer")  # nets with states
 NAMES = tuple(sorted({*_BUILT, *_LIGHT} - {*STREAMS}))
 EVERY = (*NAMES, *STREAMS)
-_REMEDY = "free the disk or choose another file"
 _OLDEST_IR = 4  # the first version in which an initialiser need not be a graph input
 
 
@@ -77,14 +76,10 @@ def write(name: str, path: str | os.PathLike[str], seed: int = 0) -> Path:
 
     Raises as ``make`` does, and MachineError where the file cannot be written.
     """
-    target = Path(path)
-    try:
-        place = _place(target)
-    except OSError as error:
-        raise refused(target, error, _REMEDY) from error
-    with atomic_write(place, _REMEDY) as temporary:
-        temporary.write_bytes(make(name, seed).SerializeToString(deterministic=True))
-    return target
+    content = make(name, seed).SerializeToString(deterministic=True)
+    with atomic_write(Path(path)) as temporary:
+        temporary.write_bytes(content)
+    return Path(path)
 
 
 def cached(name: str, seed: int = 0) -> Path:
@@ -93,14 +88,6 @@ def cached(name: str, seed: int = 0) -> Path:
 
     file = cache.folder() / "zoo" / f"seed{seed}" / f"{name}.onnx"
     return cache.keep(file, lambda temporary: write(name, temporary, seed))
-
-
-def _place(target: Path) -> Path:
-    """Resolve symbolic links. Raises OSError for a missing folder."""
-    place = Path(os.path.realpath(target))
-    if not place.parent.is_dir():
-        raise NotADirectoryError(f"no folder {place.parent}")
-    return place
 
 
 def _skeleton(name: str) -> onnx_builder.Net:

@@ -23,7 +23,6 @@ def folder(finished):
         ("zoo make", 2, "needs a NAME"),
         ("zoo list vgg19", 2, "takes no NAME"),
         ("zoo make branches --seed -1", 2, "seed -1"),
-        ("zoo make branches -o missing/net.onnx", 3, "cannot write 'missing/net.onnx'"),
         ("dashboard missing.db", 2, "does not exist"),
         ("dashboard missing.toml", 2, "does not exist"),
         ("dashboard nobody --storage net.db", 2, "holds no study 'nobody'; it holds net"),
