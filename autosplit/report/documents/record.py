@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -20,8 +19,6 @@ from autosplit.lowering.states import match_states
 from autosplit.study.record import Figures, StudyRecord, TrialRecord, record_of, study_record
 from autosplit.study.results import best_number, error_of, state_of
 from autosplit.units import bound_text, counted
-
-_CORES = re.compile(r"cores:\d{1,4}(,\d{1,4}){0,1023}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -155,8 +152,8 @@ class Study:
                 place = _place(record.devices[number][0], self.record.devices)
                 times |= {op: rows[place].op_ms[op] for op in ops}
             return tuple(times[op] for op in range(len(times)))
-        # A foreign database may name more ops or devices than its profile has.
-        except (IndexError, KeyError):
+        # A foreign database may name more ops or devices than its profile has, or invalid cores.
+        except (IndexError, KeyError, ValueError):
             return ()
 
 
@@ -201,15 +198,10 @@ def _place(device: str, profiled: Sequence[str]) -> int:
     """The index of the profile for a device: its own, or that of the last before it of its size."""
     if device in profiled:
         return profiled.index(device)
-    cores = _cores(device)
-    alike = [i for i, name in enumerate(profiled) if len(_cores(name)) == len(cores)]
-    before = [i for i in alike if _cores(profiled[i])[:1] <= cores[:1]]
+    cores = cores_of(device)
+    alike = [i for i, name in enumerate(profiled) if len(cores_of(name)) == len(cores)]
+    before = [i for i in alike if cores_of(profiled[i])[:1] <= cores[:1]]
     return (before or alike or [len(profiled)])[-1]
-
-
-def _cores(device: str) -> tuple[int, ...]:
-    """The cores of a device that a database names; empty if the name is invalid."""
-    return cores_of(device) if _CORES.fullmatch(device) else ()
 
 
 def resources(device: str) -> tuple[str, ...]:
