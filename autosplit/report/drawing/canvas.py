@@ -41,14 +41,14 @@ def label(text: str, limit: int = 40) -> str:
     return text
 
 
-def ticks(low: float, high: float, most: int = 8, whole: bool = False) -> list[float]:
-    """Round numbers from ``low`` to ``high``, at most about ``most``; whole ones for a count."""
-    span = max(high - low, 1e-9)
+def ticks(high: float, most: int = 8, whole: bool = False) -> list[float]:
+    """Round numbers from 0 to ``high``, at most about ``most``; whole ones for a count."""
+    span = max(high, 1e-9)
     unit = 10.0 ** floor(log10(span / most))
     step = next(unit * k for k in (1, 2, 5, 10) if unit * k * most >= span * (1 - 1e-9))
     if whole:
         step = max(1.0, float(ceil(step)))
-    return [step * k for k in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
+    return [step * k for k in range(floor(high / step + 1e-9) + 1)]
 
 
 class Canvas:

@@ -218,10 +218,10 @@ class _Plot:
 
     def _grid(self) -> None:
         canvas, bottom, right = self.canvas, _TOP + _PLOT, _WIDTH - _RIGHT
-        for value in ticks(0.0, self.top, 7):
+        for value in ticks(self.top, 7):
             canvas.line((_LEFT, right), (self._y(value),) * 2, "grid")
             canvas.text(_LEFT - 5, self._y(value), f"{value:.6g}", "end")
-        for value in ticks(0.0, self.right, 7, whole=self.chart.counts):
+        for value in ticks(self.right, 7, whole=self.chart.counts):
             canvas.text(self._x(value), bottom + 13, f"{value:.6g}", "middle")
         canvas.line((_LEFT, right), (bottom, bottom), "line")
         canvas.text((_LEFT + right) / 2, bottom + 32, self.chart.x, "middle", px=12)

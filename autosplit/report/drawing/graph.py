@@ -37,7 +37,7 @@ class _Row:
     an op.
     """
 
-    kind: Literal["title", "stage", "op", "port", "cut", "tensor"]
+    kind: Literal["stage", "op", "port", "cut", "tensor"]
     text: str
     about: str = ""
     stage: int = 0
@@ -59,11 +59,9 @@ class SplitGraph:
     names: Sequence[str] = ()
     op_ms: Sequence[float] = ()
 
-    def draw(self, title: str = "") -> Canvas:
+    def draw(self) -> Canvas:
         """Draw the picture. Raises SplitError if ``stages`` are not a split of the graph."""
-        rows = list(self._rows())
-        head = [_Row("title", title)] if title else []
-        return _drawn([*head, *rows], self.op_ms)
+        return _drawn(list(self._rows()), self.op_ms)
 
     def _rows(self) -> Iterator[_Row]:
         graph, cuts = self.graph, cuts_of(self.graph, self.stages)

@@ -70,7 +70,7 @@ def _drawn(
     tracks = {track: row for row, track in enumerate(sorted({(e.pid, e.tid) for e in items}))}
     bottom = _TOP + len(tracks) * _ROW
     canvas, scale = Canvas(_WIDTH, bottom + _FOOT, about), (_WIDTH - 2 * _SIDE) / (end - start)
-    for value in ticks(0.0, (end - start) / _US):
+    for value in ticks((end - start) / _US):
         x = _SIDE + value * _US * scale
         canvas.line((x, x), (_TOP, bottom), "grid")
         canvas.text(x, bottom + 14, digits(value), "middle")

@@ -104,11 +104,11 @@ def test_what_is_no_trace_is_refused_in_a_line(text, tmp_path):
         timeline(tmp_path / "run.json")
 
 
-@given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6), st.integers(2, 12))
-def test_ticks_are_few_and_within(low, span, most):
-    values = ticks(low, low + span, most)
+@given(st.floats(1e-6, 1e6), st.integers(2, 12))
+def test_ticks_are_few_and_within(high, most):
+    values = ticks(high, most)
     assert len(values) <= most + 1
-    assert all(low - span * 1e-3 <= v <= low + span * 1.001 for v in values)
+    assert all(0 <= v <= high * 1.001 for v in values)
 
 
 @given(st.text(), st.integers(2, 30))
