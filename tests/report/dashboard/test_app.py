@@ -1,18 +1,21 @@
 import contextlib
 import json
+import socket
 import sqlite3
 from unittest.mock import Mock
 
 import optuna
+import pytest
 from waitress.server import BaseWSGIServer
 
 from autosplit.cli import main
+from autosplit.errors import MachineError
 from autosplit.report.dashboard import app
 from autosplit.report.documents.study_reader import find_study
 from autosplit.report.html.page import page
 from autosplit.study.record import update
 from tests.report import graphs
-from tests.report.serving import dashboard
+from tests.report.serving import dashboard, running
 from tests.report.studies import add_trial
 
 JSON = {"Content_Type": "application/json"}
@@ -122,3 +125,58 @@ def test_the_command_prints_the_url_until_it_is_interrupted(finished, monkeypatc
     assert json.loads(printed)["url"].startswith("http://127.0.0.1:")
     warning = "autosplit: everyone who can reach this address can read the study"
     assert errors.splitlines() == [warning, "autosplit: interrupted"]
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET / HT", b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\na"]
+)
+def test_an_idle_connection_is_closed(finished, monkeypatch, sent):
+    monkeypatch.setattr(app, "IDLE_SECONDS", 1)
+    with (
+        dashboard(find_study(str(finished))) as client,
+        socket.create_connection(("127.0.0.1", client.port), 10) as asking,
+    ):
+        asking.send(sent)
+        while asking.recv(2**16):
+            pass
+
+
+def test_clients_that_do_not_read_their_answers_block_nobody(monkeypatch):
+    def application(environ, start_response):
+        # More than the buffers of a socket take.
+        parts = [b"x" * 2**23] * 4 if environ["PATH_INFO"] == "/big" else [b"page"]
+        start_response("200 OK", [("Content-Length", str(sum(map(len, parts))))])
+        return parts
+
+    monkeypatch.setattr(app, "THREADS", 2)
+    server = app.http_server(application, "127.0.0.1", 0)
+    with running(server) as client, contextlib.ExitStack() as stack:
+        for _ in range(5):
+            asking = stack.enter_context(socket.create_connection(("127.0.0.1", client.port)))
+            asking.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            asking.send(b"GET /big HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert client.ask("/").body == b"page"
+
+
+@pytest.mark.parametrize("many", [{"X": "x" * 2**16}, {f"X{i}": "x" * 99 for i in range(999)}])
+def test_huge_headers_are_refused(served, many):
+    # the connection may be closed before all is sent
+    with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+        assert served.ask("/", **many).status == 431
+    assert served.ask("/").status == 200
+
+
+def test_a_huge_body_is_refused_before_it_is_sent(served):
+    assert served.ask("/", "POST", Content_Length=str(2**40)).status == 413
+
+
+def test_an_address_of_version_6_is_served(finished):
+    try:
+        server, url = app.open_server(find_study(str(finished)), "::1", 0)
+    except MachineError:
+        pytest.skip("this machine has no IPv6")
+    with running(server) as client, socket.create_connection(("::1", client.port)) as asking:
+        assert url == f"http://[::1]:{client.port}/"
+        asking.send(b"GET / HTTP/1.0\r\nHost: [::1]\r\n\r\n")
+        assert asking.recv(100).startswith(b"HTTP/1.0 200")
