@@ -117,7 +117,7 @@ class FusedGraph:
         rows = []
         for op in self.ops:
             producers = (self.tensors[t].producer for t in op.inputs)
-            rows.append(_bits(p for p in producers if p is not None))
+            rows.append(bitset(p for p in producers if p is not None))
         return tuple(rows)
 
     @cached_property
@@ -126,7 +126,7 @@ class FusedGraph:
         rows = []
         for op in self.ops:
             consumers = (self.tensors[t].consumers for t in op.outputs)
-            rows.append(_bits(chain.from_iterable(consumers)))
+            rows.append(bitset(chain.from_iterable(consumers)))
         return tuple(rows)
 
     @cached_property
@@ -163,19 +163,15 @@ class FusedGraph:
                 flops=op.flops,
                 weight_bytes=op.weight_bytes,
             )
+        # An op may read several tensors of another: one edge has them all.
+        sent: dict[tuple[str, str], list[str]] = {}
         for op in self.ops:
             for name in dict.fromkeys(op.outputs):
-                tensor = self.tensors[name]
-                for consumer in tensor.consumers:
-                    reader = self.ops[consumer].name
-                    # An op may read several tensors of another: one edge has them all.
-                    edge = graph.get_edge_data(op.name, reader, {"tensors": (), "bytes": 0})
-                    graph.add_edge(
-                        op.name,
-                        reader,
-                        tensors=(*edge["tensors"], name),
-                        bytes=edge["bytes"] + tensor.bytes,
-                    )
+                for reader in self.tensors[name].consumers:
+                    sent.setdefault((op.name, self.ops[reader].name), []).append(name)
+        for edge, names in sent.items():
+            size = sum(self.tensors[name].bytes for name in names)
+            graph.add_edge(*edge, tensors=tuple(names), bytes=size)
         return graph
 
 
@@ -214,7 +210,8 @@ def build(
     return FusedGraph(name, ops, tensors, tuple(inputs), tuple(outputs), tuple(folded))
 
 
-def _bits(indices: Iterable[int]) -> int:
+def bitset(indices: Iterable[int]) -> int:
+    """The bitset of some op indices."""
     bits = 0
     for i in indices:
         bits |= 1 << i

@@ -11,7 +11,6 @@ from autosplit.cuts.counting import Count, count
 from autosplit.cuts.downsets import (
     Ordered,
     TooManyDownsets,
-    bitset,
     closure,
     closures,
     downsets,
@@ -22,6 +21,7 @@ from autosplit.cuts.downsets import (
 from autosplit.cuts.groups import last_ops, with_whole_groups, without_torn_groups
 from autosplit.cuts.orders import successors, topological
 from autosplit.cuts.stages import cuts_of, live, stages
+from autosplit.graph import bitset
 
 __all__ = [
     "Contraction",

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from autosplit.cuts.downsets import bitset, members
+from autosplit.cuts.downsets import members
+from autosplit.graph import bitset
 from autosplit.lazy import cached_property
 
 

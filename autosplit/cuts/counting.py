@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
-from autosplit.cuts.downsets import Ordered, bitset, closures, full, members
+from autosplit.cuts.downsets import Ordered, closures, full, members
+from autosplit.graph import bitset
 
 STATES = 500_000  # states after which a count stops: about a second
 

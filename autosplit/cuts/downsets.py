@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from autosplit.errors import Infeasible
+from autosplit.graph import bitset
 
 
 class Ordered(Protocol):
@@ -30,14 +31,6 @@ def members(ops: int) -> Iterator[int]:
         low = ops & -ops
         yield low.bit_length() - 1
         ops ^= low
-
-
-def bitset(indices: Iterable[int]) -> int:
-    """The bitset of some op indices."""
-    bits = 0
-    for i in indices:
-        bits |= 1 << i
-    return bits
 
 
 def full(graph: Ordered) -> int:

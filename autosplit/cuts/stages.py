@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 from typing import Protocol
 
-from autosplit.cuts.downsets import Ordered, bitset, full, members
+from autosplit.cuts.downsets import Ordered, full, members
 from autosplit.errors import SplitError
-from autosplit.graph import FusedGraph
+from autosplit.graph import FusedGraph, bitset
 
 Stages = tuple[tuple[int, ...], ...]
 
