@@ -84,7 +84,6 @@ def _run(args: argparse.Namespace, argv: Sequence[str] | None) -> int:
     try:
         _parse(args, argv)
         command = COMMANDS[args.command]
-        output.use_csv(args.format == "csv")
         with contextlib.ExitStack() as stack:
             stack.enter_context(native_log.hidden(not args.debug, in_program=True))
             if args.progress or sys.stderr.isatty():

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import io
 import json
 import os
 import shutil
@@ -23,14 +22,8 @@ from autosplit.errors import MachineError
 from autosplit.printable import printable
 from autosplit.report.documents.table import Table
 
-# Whether tables are printed as CSV, and whether a progress line is on the terminal.
-_forms = {"csv": False, "line": False}
+_progress = {"is_shown": False}  # whether a progress line is on the terminal
 _ERASE = "\r\x1b[K"  # erases the current line of the terminal
-
-
-def use_csv(is_wanted: bool) -> None:
-    """Print tables as CSV from now on, and the lines around them on standard error."""
-    _forms["csv"] = is_wanted
 
 
 def note(text: str) -> None:
@@ -69,7 +62,7 @@ class PhaseLines:
             elapsed = f", {now - self._start:.0f} s" if now - self._start >= 1 else ""
             line = shortened(printable(phase) + elapsed, room)
             print(_ERASE + line, end="", file=sys.stderr, flush=True)
-            _forms["line"] = True
+            _progress["is_shown"] = True
         elif kind != self._kind or now - self._printed >= 1:
             self._kind, self._printed = kind, now
             note(phase)
@@ -77,8 +70,8 @@ class PhaseLines:
 
 def erase_progress() -> None:
     """Erase the progress line from the terminal."""
-    if _forms["line"]:
-        _forms["line"] = False
+    if _progress["is_shown"]:
+        _progress["is_shown"] = False
         print(_ERASE, end="", file=sys.stderr, flush=True)
 
 
@@ -122,22 +115,26 @@ def _to_standard_output() -> Iterator[None]:
 
 def emit_line(text: object) -> None:
     """Print a line of the result; on a terminal it is wrapped between words."""
-    if _forms["csv"] and text:
-        note(str(text))
-        return
     _write(_broken(printable(text), sys.stdout) + "\n")
 
 
 def emit(form: str, document: Any, shown: str | Iterable[str | Table]) -> None:
-    """Print a result: ``document`` if ``form`` is ``json``, else the lines and tables ``shown``."""
+    """Print a result: ``document`` if ``form`` is ``json``, else the lines and tables ``shown``.
+
+    As CSV, standard output has the tables alone.
+    """
     if form == "json":
         emit_json(document)
         return
     for part in (shown,) if isinstance(shown, str) else shown:
-        if isinstance(part, str):
-            emit_line(part)
-        else:
+        if isinstance(part, Table) and form == "csv":
+            _emit_csv(part)
+        elif isinstance(part, Table):
             emit_table(part.title, part.columns, part.rows)
+        elif form == "csv" and part:
+            note(part)
+        else:
+            emit_line(part)
 
 
 def emit_json(document: Mapping[str, Any] | Sequence[Any]) -> None:
@@ -149,6 +146,13 @@ def emit_json(document: Mapping[str, Any] | Sequence[Any]) -> None:
     _write(text.replace("\x7f", r"\u007f") + "\n")
 
 
+def _emit_csv(table: Table) -> None:
+    erase_progress()
+    rows = (map(printable, row) for row in (table.columns, *table.rows))
+    with _to_standard_output():
+        csv.writer(sys.stdout, lineterminator="\n").writerows(rows)
+
+
 def emit_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table with one line per row; columns of numbers are right-aligned.
 
@@ -156,11 +160,6 @@ def emit_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
     out, long texts are shortened in the middle, and columns that do not fit are named below.
     """
     texts = [list(map(printable, row)) for row in rows]
-    if _forms["csv"]:
-        lines = io.StringIO()
-        csv.writer(lines, lineterminator="\n").writerows([list(columns), *texts])
-        _write(lines.getvalue())
-        return
     columns = list(map(printable, columns))
     if title:
         emit_line(title)

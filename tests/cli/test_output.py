@@ -29,8 +29,7 @@ def test_csv_has_the_tables_alone(capsys):
     columns, *rows = csv.reader(out.splitlines())
     assert columns == ["net", "inputs", "outputs", "nodes", "weights MB"]
     assert [row[0] for row in rows] == list(catalog.EVERY)
-    output.emit_line("said of it")
-    output.use_csv(False)
+    output.emit("csv", {}, "said of it")
     assert capsys.readouterr() == ("", "said of it\n")
 
 
