@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from copy import copy as shallow_copy
-from datetime import datetime
 from typing import Any
 
 import optuna
-from optuna.trial import FrozenTrial
 
 from autosplit.report.documents.record import Study, Trial
 from autosplit.study.config.sections import METRICS, objective_of
@@ -34,24 +32,10 @@ def copy(study: optuna.Study, record: Study) -> optuna.Study:
     target.set_user_attr("verdict", record.record.verdict.text)
     # A trial of a running study may have begun after ``record`` was read.
     for trial, read in zip(study.get_trials(deepcopy=False), record.trials, strict=False):
-        target.add_trial(_bare(trial, read))
+        bare = shallow_copy(trial)
+        bare.user_attrs, bare.system_attrs = _attributes(read), {}
+        target.add_trial(bare)
     return target
-
-
-def _bare(trial: FrozenTrial, read: Trial) -> FrozenTrial:
-    """A trial without long attributes; a damaged one becomes a failed one."""
-    bare = shallow_copy(trial)
-    bare.user_attrs = _attributes(read)
-    bare.system_attrs = {}
-    try:
-        bare._validate()
-    except (ValueError, TypeError) as error:
-        reason = {"error": f"the record of this trial is damaged: {error}"}
-        bare = optuna.trial.create_trial(state=optuna.trial.TrialState.FAIL, user_attrs=reason)
-        start, end = trial.datetime_start, trial.datetime_complete
-        bare.datetime_start = start or end or datetime.now()
-        bare.datetime_complete = end or bare.datetime_start
-    return bare
 
 
 def _attributes(trial: Trial) -> dict[str, Any]:

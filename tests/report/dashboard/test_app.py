@@ -99,15 +99,6 @@ def test_other_notes_and_artifacts_in_the_database_are_not_served(database):
         assert "evil" not in json.dumps(client.study())
 
 
-def test_a_damaged_trial_is_shown_as_failed(database):
-    with contextlib.closing(sqlite3.connect(database)) as base, base:
-        base.execute("UPDATE trials SET datetime_complete = NULL WHERE number = 2")
-    with dashboard(find_study(str(database))) as client:
-        trial = client.study()["trials"][2]
-    assert trial["state"] == "Fail"
-    assert any("damaged" in attribute["value"] for attribute in trial["user_attrs"])
-
-
 def test_a_remote_server_answers_to_addresses_and_to_no_strange_name(database):
     hosts = {
         "192.168.1.7:8080": 200, "[2001:db8::1]:80": 200, "rebound.evil.example:8080": 403,
