@@ -1,4 +1,4 @@
-"""Every figure of a finished study is the same wherever it can be read."""
+"""The figures of the search and of the final comparison, wherever a program can read them."""
 
 import optuna
 import pytest
@@ -7,10 +7,7 @@ from autosplit.cli import main
 from autosplit.hardware.measurement.results import Spread
 from autosplit.report.dashboard.optuna_copy import copy
 from autosplit.report.documents.record import read
-from autosplit.report.documents.study import spread_text
-from autosplit.report.html import page
 from autosplit.study.record import record_of
-from autosplit.units import digits
 from studies.simulation.bench import Hardware, simulated
 
 STUDY = 'model = "net.onnx"\nstages = 3\n[search]\ntrials = 9\nsampler = "random"\n'
@@ -49,22 +46,3 @@ def test_search_and_final_comparison_are_never_mixed(study, shown):
     assert final["period_ms"]["median"] == min(e["period_ms"]["median"] for e in entries.values())
     of_optuna_dashboard = copy(study, read(study)).trials
     assert [trial.value for trial in of_optuna_dashboard] == [t.value for t in study.trials]
-
-
-def test_terminal_and_page_have_twelve_figures_of_the_document(study, shown, capsys):
-    main(["show", study._storage._backend.url.removeprefix("sqlite:///")])
-    printed, best = capsys.readouterr().out, shown["best"]
-    spreads = [best["final"]["period_ms"], best["final"]["latency_ms"], best["period_ms"]]
-    spreads += [b[key] for b in shown["baselines"] for key in ("period_ms", "latency_ms")]
-    figures = [spread_text(Spread(**spread)) for spread in spreads]
-    figures += [", ".join(map(digits, best["stage_ms"])), digits(best["predicted_ms"])]
-    figures += [digits(shown["bound_ms"]), digits(1000 / spreads[0]["median"])]
-    figures += [shown["trials"][0]["cuts"][0][0]]
-    assert len(figures) == 12
-    text = page.page(read(study))
-    for figure in figures:
-        assert figure in printed
-        assert figure in text
-    for shape in (f"best split: trial {best['number']}", f"The best split: trial {best['number']}"):
-        assert shape in printed + text
-    assert shown["verdict"]["text"] in printed

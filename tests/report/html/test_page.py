@@ -4,8 +4,6 @@ import re
 import tomllib
 from dataclasses import replace
 from html.parser import HTMLParser
-from pathlib import Path
-from unittest.mock import Mock
 
 import optuna
 import pytest
@@ -194,16 +192,6 @@ def test_the_command_writes_the_page(database, tmp_path, as_json):
     file = tmp_path / "new" / "report.html"
     assert as_json("report", database, "-o", file) == {"file": str(file)}
     assert [p.name for p in file.parent.iterdir()] == ["report.html"]
-
-
-def test_what_was_there_stays_where_writing_fails(database, tmp_path, said, monkeypatch):
-    file = tmp_path / "report.html"
-    file.write_text("yesterday's")
-    full = Mock(side_effect=OSError(28, "No space left on device"))
-    monkeypatch.setattr(Path, "write_text", full)
-    line = f"cannot write '{file}': No space left on device; free the disk or choose another folder"
-    assert said("report", database, "-o", file) == (3, line)
-    assert file.read_bytes() == b"yesterday's"
 
 
 @pytest.mark.integration
