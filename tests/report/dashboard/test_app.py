@@ -11,6 +11,7 @@ from waitress.server import BaseWSGIServer
 from autosplit.cli import main
 from autosplit.errors import MachineError
 from autosplit.report.dashboard import app
+from autosplit.report.dashboard.guard import Guard, is_loopback
 from autosplit.report.documents.study_reader import find_study
 from autosplit.report.html.page import page
 from autosplit.study.record import update
@@ -19,6 +20,7 @@ from tests.report.serving import dashboard, running
 from tests.report.studies import add_trial
 
 JSON = {"Content_Type": "application/json"}
+METHODS = ("DELETE", "POST", "PUT", "PATCH", "OPTIONS", "TRACE", "MIGRATE")
 
 
 def test_the_first_page_is_the_report(served, study):
@@ -36,13 +38,48 @@ def test_every_page_of_optuna_dashboard_leads_back(served):
         assert int(answer.headers["content-length"]) == len(answer.body)
 
 
-def test_the_guard_stands_before_the_dashboard(served):
-    assert served.ask("/api/studies/1", "DELETE", "{}", **JSON).status == 405
-    assert served.ask("/api/studies", Host="evil.example:PORT").status == 403
-    assert served.ask("/", "HEAD", Host="[::1]:PORT").status == 200
-    policies = {"/": "default-src 'none'", "/dashboard/studies/1": "default-src 'self'"}
-    for path, policy in policies.items():
-        assert served.ask(path).headers["content-security-policy"].startswith(policy)
+def test_every_method_that_could_write_is_refused(served):
+    answers = [served.ask("/api/studies/1", method, "{}", **JSON) for method in METHODS]
+    assert [(a.status, a.headers["allow"]) for a in answers] == [(405, "GET, HEAD")] * 7
+
+
+def test_this_machine_is_answered_and_another_host_is_not(served):
+    mine = ("localhost:80", "LOCALHOST", "127.0.0.1:PORT", "[::1]:80")
+    assert [served.ask("/", m, Host=h).status for h in mine for m in ("GET", "HEAD")] == [200] * 8
+    others = ("evil.example", "evil.example:PORT", "127.0.0.1.evil.example", "10.0.0.1", "")
+    others += ("[::2]", "[::1")
+    assert [served.ask("/api/studies", Host=host).status for host in others] == [403] * 7
+
+
+def test_a_page_of_another_origin_is_refused(served):
+    assert served.ask("/", Origin="http://localhost:8080").status == 200
+    others = ("http://evil.example", "http://localhost.evil.example", "null")
+    assert [served.ask("/", Origin=origin).status for origin in others] == [403] * 3
+
+
+def test_headers_keep_others_out(served):
+    def application(environ, start_response):
+        """Lets every origin read it."""
+        start_response("200 OK", [("Access-Control-Allow-Origin", "*"), ("X-Kept", "yes")])
+        return [b"page"]
+
+    server = app.http_server(Guard(lambda: application, {"127.0.0.1"}), "127.0.0.1", 0)
+    with running(server) as client:
+        headers = client.ask("/dashboard/studies/1").headers
+    policy = "default-src 'self'; script-src 'self' 'unsafe"
+    assert headers["content-security-policy"].startswith(policy)
+    assert "access-control-allow-origin" not in headers
+    names = ("x-kept", "x-content-type-options", "cross-origin-resource-policy")
+    assert [headers[name] for name in names] == ["yes", "nosniff", "same-origin"]
+    policy = served.ask("/").headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'")
+
+
+def test_loopback_addresses_are_known():
+    hosts = ("127.0.0.1", "127.9.9.9", "::1", "localhost")
+    assert [is_loopback(h) for h in hosts] == [True] * 4
+    others = ("0.0.0.0", "::", "10.0.0.1", "example.org", "")
+    assert [is_loopback(h) for h in others] == [False] * 5
 
 
 def test_an_unknown_page_or_picture_is_not_found(served):
