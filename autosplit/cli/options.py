@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
 import textwrap
 from collections.abc import Mapping
@@ -11,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from autosplit.deploy.targets.formats import FORMATS, NATIVE
-from autosplit.errors import ConfigError
-from autosplit.graph import FusedGraph
+from autosplit.errors import ConfigError, SplitError
+from autosplit.graph import FusedGraph, ops_named
 from autosplit.hardware.runtimes.registry import AUTO, RUNTIMES, TVM
 from autosplit.units import bytes_of
 
@@ -122,14 +123,9 @@ def _pairs(option: str, texts: list[str], form: re.Pattern[str], example: str) -
 
 
 def names(text: str, graph: FusedGraph) -> tuple[str, ...]:
-    """Ops or source nodes separated by commas, unless the whole text is the name of one."""
-    known = {
-        *graph.index,
-        *(n for op in graph.ops for n in op.sources),
-        *(f.name for f in graph.folded),
-    }
-    # The name of a node may itself hold commas.
-    if text in known:
+    """Names separated by commas, unless all of it is the name of a node, which may hold commas."""
+    with contextlib.suppress(SplitError):
+        ops_named(graph, text)
         return (text,)
     return tuple(part for part in map(str.strip, text.split(",")) if part)
 

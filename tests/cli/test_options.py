@@ -4,7 +4,7 @@ import pytest
 
 from autosplit.cli import options
 from autosplit.errors import ConfigError
-from autosplit.graph import Folded, Op, build
+from autosplit.graph import Op, build
 
 TARGETS = ["cores:0=llvm -mcpu=x86-64-v3", "rpc:pi:9090=llvm"]
 
@@ -50,7 +50,7 @@ def test_what_is_no_value_of_an_option_is_refused(read, values, says):
 def test_a_comma_parts_names_unless_the_whole_is_one():
     ops = [Op("a,b", "k", ("s,1", "s2"), ("x",), ("y",))]
     tensors = dict.fromkeys("xy", ((1,), "float32", 4))
-    graph = build("g", ops, tensors, ("x",), ("y",), folded=[Folded("f,1", "identity")])
-    for name in ("a,b", "s,1", "f,1"):
+    graph = build("g", ops, tensors, ("x",), ("y",))
+    for name in ("a,b", "s,1"):
         assert options.names(name, graph) == (name,)
     assert options.names(" s2 ,, z ", graph) == ("s2", "z")
