@@ -6,11 +6,10 @@ import re
 import sys
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Any
 
 from autosplit import files, versions
 from autosplit.errors import MachineError
-from autosplit.extras import install
+from autosplit.extras import install, tvm
 from autosplit.hardware import cache
 from autosplit.hardware.codegen import toolchain
 from autosplit.hardware.devices import device
@@ -67,10 +66,9 @@ def _tvm() -> Check:
     if problem:
         return Check("tvm", False, installed, problem)
     try:
-        import tvm
+        kind = tvm.target.Target("llvm").kind
     except Exception as error:
         return Check("tvm", False, installed, f"it does not load ({error}); reinstall apache-tvm")
-    kind: Any = tvm.target.Target("llvm").kind
     return Check("tvm", True, f"{installed}, {kind.name}")
 
 
@@ -102,13 +100,11 @@ def _cuda() -> Check:
     # Loading TVM with an ffi package of another version can crash the process.
     if not _tvm().ok:
         return Check("cuda", False, "-", needed=False)
-    import tvm
-
     if not tvm.runtime.enabled("cuda"):
         remedy = "devices such as cuda:0 need a TVM that was built with CUDA"
         return Check("cuda", False, "not in this TVM", remedy, needed=False)
     # TVM has no function that counts them.
-    devices: list[Any] = [tvm.cuda(n) for n in range(16)]
+    devices = [tvm.cuda(n) for n in range(16)]
     count = sum(1 for device in devices if device.exist)
     remedy = "" if count else "see nvidia-smi"
     return Check("cuda", count > 0, f"{count} devices", remedy, needed=False)

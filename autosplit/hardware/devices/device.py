@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from autosplit.deployment import MOST_CORES, cores_of
 from autosplit.errors import ConfigError, MachineError
+from autosplit.extras import tvm
 
 KINDS = ("cpu", "cuda", "rocm", "opencl", "vulkan", "metal")  # of devices on a server
 SILENCE_S = 300.0  # a device or a stage without an answer for this long is taken to hang
@@ -43,8 +44,6 @@ class Cores:
 
     def tvm_device(self) -> Any:
         """The device as TVM's runtime has it."""
-        import tvm
-
         return tvm.cpu()
 
     def bind(self) -> None:
@@ -64,8 +63,6 @@ class Cores:
 
     def bind_kernels(self) -> None:
         """Let TVM's thread pool of the calling thread use these cores; each thread has a pool."""
-        import tvm
-
         # TVM's affinity mode kSpecifyOneCorePerThread, which has no name in Python.
         one_core_per_thread = -2
         configure = tvm.get_global_func("runtime.config_threadpool")
@@ -83,8 +80,6 @@ class Cuda:
 
     def tvm_device(self) -> Any:
         """The device as TVM's runtime has it. Raises MachineError where TVM cannot use it."""
-        import tvm
-
         if not tvm.runtime.enabled("cuda"):
             raise MachineError(
                 f"device '{self}' needs a TVM built with CUDA; see `autosplit doctor`"

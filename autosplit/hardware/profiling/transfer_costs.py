@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from autosplit.extras import tvm
 from autosplit.hardware.devices import rpc
 from autosplit.hardware.devices.device import Cores, LocalDevice, Rpc
 from autosplit.hardware.measurement.results import LinkCost
@@ -57,8 +58,6 @@ def fit(samples: Sequence[tuple[int, float]]) -> tuple[float, float]:
 
 
 def _round_trip_ms(tvm_device: Any, size: int) -> float:
-    import tvm
-
     array = np.arange(size // 4, dtype=np.int32).view(np.float32)
     tensor = tvm.runtime.empty(array.shape, "float32", tvm_device)
 

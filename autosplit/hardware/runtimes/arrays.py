@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from autosplit.extras import tvm, tvm_ffi
+
 ALIGNMENT = 64  # of every tensor's memory in bytes: TVM's kernels load whole vectors
 
 
@@ -25,9 +27,6 @@ def array_of(value: Any) -> np.ndarray[Any, Any]:
 
 def tensor_of(value: Any, tvm_device: Any) -> Any:
     """Convert a value to a tensor on a device, which shares an array's memory if TVM can use it."""
-    import tvm
-    import tvm_ffi
-
     if isinstance(value, tvm.runtime.Tensor) and value.device == tvm_device:
         return value
     array = array_of(value)
