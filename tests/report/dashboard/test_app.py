@@ -1,5 +1,6 @@
 import contextlib
 import json
+import random
 import socket
 import sqlite3
 from unittest.mock import Mock
@@ -208,3 +209,37 @@ def test_an_address_of_version_6_is_served(finished):
         assert url == f"http://[::1]:{client.port}/"
         asking.send(b"GET / HTTP/1.0\r\nHost: [::1]\r\n\r\n")
         assert asking.recv(100).startswith(b"HTTP/1.0 200")
+
+
+METHOD_NAMES = ("GET", "GET", "HEAD", "get", "\t", *METHODS)
+PATHS = (
+    "/", "/dashboard/studies/1", "/api/studies", "/api/studies/1", "/api/studies/1/1/note",
+    "/api/trials/1/tell", "/artifacts/1/1/x", "/csv/1", "/static/favicon.ico", "/api/meta",
+)  # fmt: skip
+TAILS = ("", "", "/../..", "%00", "%2e%2e%2fetc%2fpasswd", "?after=-1", "?after=x", "/9" * 99, "é")
+FIELDS = ("Host", "Origin", "Content-Length", "Transfer-Encoding", "X-HTTP-Method-Override", "X")
+VALUES = ("", "0", "-1", "evil.example", "null", "chunked", "DELETE", "\x00", "x" * 999, "\udcff")
+BODIES = ("", "{}", "[]", '{"body": "x", "version": 99}', "\x00", '{"state": "Complete"}')
+
+
+def test_no_random_request_changes_the_study_or_stops_the_dashboard(database):
+    before, draw = database.read_bytes(), random.Random(13)
+    with dashboard(find_study(str(database))) as client:
+        shown = client.study()
+        for _ in range(200):
+            path, body = draw.choice(PATHS) + draw.choice(TAILS), draw.choice(BODIES)
+            lines = [f"{draw.choice(METHOD_NAMES)} {path} HTTP/1.1", "Host: localhost"]
+            lines += [f"{draw.choice(FIELDS)}: {draw.choice(VALUES)}", "Connection: close"]
+            sent = "\r\n".join([*lines, "", body]).encode(errors="surrogateescape")
+            with socket.create_connection(("127.0.0.1", client.port), 0.2) as asking:
+                asking.sendall(sent)
+                received = b""
+                # The server may wait for more of the request.
+                with contextlib.suppress(TimeoutError, ConnectionResetError):
+                    while part := asking.recv(2**16):
+                        received += part
+            assert b"Traceback" not in received, sent
+            assert b"root:x:" not in received, sent
+        assert client.study() == shown
+    assert database.read_bytes() == before
+    assert list(database.parent.iterdir()) == [database]
