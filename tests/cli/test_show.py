@@ -6,9 +6,10 @@ import pytest
 
 from autosplit.cli import output
 from autosplit.hardware.measurement.results import Spread
-from autosplit.report.documents.record import Study
+from autosplit.report.dashboard.optuna_copy import copy
+from autosplit.report.documents.record import Study, read
 from autosplit.report.documents.study import shown
-from autosplit.study.record import FORMAT, Figures, StudyRecord
+from autosplit.study.record import FORMAT, Figures, StudyRecord, record_of
 from tests.report.studies import trial
 
 pytestmark = pytest.mark.usefixtures("finished")
@@ -99,3 +100,23 @@ def test_an_export_is_told_in_lines_and_its_study_in_one(monkeypatch, as_text):
     monkeypatch.setattr(module, lambda *args: Path("out/split.json"))
     monkeypatch.setattr("autosplit.report.documents.exported.lines", lambda file: lines)
     assert as_text("export", "net.db", "-o", "out").splitlines()[:2] == lines
+
+
+def test_search_and_final_comparison_are_never_mixed(as_json):
+    printed = as_json("show", "net.db")
+    study = optuna.load_study(study_name="net", storage="sqlite:///net.db")
+    entries = {entry["number"]: entry for entry in study.user_attrs["final_comparison"]["entries"]}
+    for stored, document in zip(study.trials, printed["trials"], strict=True):
+        assert Spread(**document["period_ms"]) == record_of(stored).period_ms
+        assert stored.value == document["period_ms"]["median"]
+        entry = entries.get(stored.number)
+        assert (document["final"] is None) == (entry is None)
+        for key in ("period_ms", "latency_ms", "stage_ms"):
+            assert entry is None or document["final"][key] == entry[key] != document[key]
+    best = printed["best"]
+    assert best == {**best, **printed["trials"][best["number"]]}
+    final = best["final"]
+    assert max(final["stage_ms"]) == pytest.approx(final["period_ms"]["median"])
+    assert final["period_ms"]["median"] == min(e["period_ms"]["median"] for e in entries.values())
+    of_optuna_dashboard = copy(study, read(study)).trials
+    assert [t.value for t in of_optuna_dashboard] == [t.value for t in study.trials]
