@@ -24,12 +24,6 @@ _PAGE_POLICY = (
 )
 _REPORT_POLICY = f"{LIVE_POLICY}; frame-ancestors 'none'"
 _REFUSAL_POLICY = "sandbox; default-src 'none'"
-_REPLACED_HEADERS = (
-    "content-security-policy",
-    "access-control-allow-origin",
-    "x-content-type-options",
-    "referrer-policy",
-)
 
 
 class Guard:
@@ -61,11 +55,12 @@ class Guard:
         if environ["REQUEST_METHOD"] not in _SAFE_METHODS:
             return _refuse(start_response, "405 Method Not Allowed", "it is read-only")
         path = environ.get("PATH_INFO", "")
-        policy = _PAGE_POLICY if path.strip("/") else _REPORT_POLICY
+        safe = _headers(_PAGE_POLICY if path.strip("/") else _REPORT_POLICY)
+        replaced = {"access-control-allow-origin", *(name.lower() for name, _ in safe)}
 
         def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
-            passed = [(k, v) for k, v in headers if k.lower() not in _REPLACED_HEADERS]
-            return start_response(status, [*passed, *_headers(policy)], exc_info)
+            passed = [(k, v) for k, v in headers if k.lower() not in replaced]
+            return start_response(status, [*passed, *safe], exc_info)
 
         # optuna-dashboard expects this header in every request
         environ.setdefault("HTTP_ACCEPT_ENCODING", "")
