@@ -108,3 +108,14 @@ def test_a_study_whose_writer_was_killed_can_be_read_and_stays_as_it_was(databas
         assert len(study.trials) == 12
         assert "k1" not in study.user_attrs
     assert (database.read_bytes(), journal.read_bytes()) == before
+
+
+@pytest.mark.integration
+def test_postgresql_itself_refuses_to_be_written_through_a_reader(database_server):
+    make_study(database_server.url, graphs.fire_net())
+    reader = find_study("fire", database_server.url)
+    refused = pytest.raises(Exception, match=r"read-only|exception is raised during the commit")
+    with refused, reader.open() as study:
+        study.set_user_attr("mine", 1)
+    with reader.open() as study:
+        assert "mine" not in study.user_attrs
