@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from autosplit.files import atomic_write
 from autosplit.report.documents import study as documents
 from autosplit.report.documents.record import Study, Trial
-from autosplit.report.drawing.canvas import STYLE, Canvas
+from autosplit.report.drawing.canvas import STYLE, Canvas, label
 from autosplit.report.drawing.charts import study_charts
 from autosplit.report.drawing.graph import SplitGraph
 from autosplit.report.drawing.timeline import timeline
@@ -78,12 +78,6 @@ def page(study: Study, live: str = "", shown: Canvas | None = None) -> str:
     )
 
 
-def plain(text: str, limit: int = _MAX_TEXT) -> str:
-    """Text on one line of at most ``limit`` characters, with invisible characters replaced."""
-    text = " ".join("".join(c if c.isprintable() or c.isspace() else "?" for c in text).split())
-    return text if len(text) <= limit else text[: limit - 1] + "…"
-
-
 def status(study: Study) -> str:
     """What is measured now, in one line."""
     complete = sum(t.state == "complete" for t in study.trials)
@@ -101,7 +95,12 @@ def status(study: Study) -> str:
 def _template() -> jinja2.Template:
     def shown(value: object) -> object:
         # Markup is a string too, but must not be shortened.
-        return plain(value) if type(value) is str else value
+        return label(value, _MAX_TEXT) if type(value) is str else value
+
+    def breakable(value: object) -> markupsafe.Markup:
+        """Long names break after their separators, and no word in its middle."""
+        text = str(markupsafe.escape(label(str(value), _MAX_TEXT)))
+        return markupsafe.Markup(re.sub(r"(?<=[/_.:])(?=[^\W\d])", "<wbr>", text))
 
     environment = jinja2.Environment(
         autoescape=True,
@@ -111,10 +110,7 @@ def _template() -> jinja2.Template:
         lstrip_blocks=True,
     )
     environment.filters["own"] = markupsafe.Markup  # what this package wrote, and nobody else
-    # Long names break after their separators, and no word in its middle.
-    environment.filters["breakable"] = lambda value: markupsafe.Markup(
-        re.sub(r"(?<=[/_.:])(?=[^\W\d])", "<wbr>", str(markupsafe.escape(plain(str(value)))))
-    )
+    environment.filters["breakable"] = breakable
     environment.filters["code"] = lambda text: markupsafe.escape(
         "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
     )
