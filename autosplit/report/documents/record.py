@@ -176,7 +176,10 @@ def _trial(trial: optuna.trial.FrozenTrial, graph: FusedGraph | None, study: Stu
     record = record_of(trial)
     stages = tuple(ops for ops in record.stages if ops)
     # Drawings and tables rely on a legal split; without one a trial is shown by its times.
-    if not _is_split(graph, stages):
+    try:
+        if graph:
+            cuts_of(graph, stages)
+    except AutosplitError:
         stages = ()
     has_shape = len(record.replicas) == len(record.threads) == len(stages) > 0
     is_placed = len(record.devices) == len(stages) and all(record.devices)
@@ -225,16 +228,6 @@ def _days(trials: Sequence[optuna.trial.FrozenTrial]) -> str:
     days = sorted({t.datetime_start.date().isoformat() for t in trials if t.datetime_start})
     # Measurements of one day have one date.
     return " to ".join(dict.fromkeys([*days[:1], *days[-1:]]))
-
-
-def _is_split(graph: FusedGraph | None, stages: Sequence[Sequence[int]]) -> bool:
-    """Whether the stages are a legal split of the graph; True without a graph."""
-    try:
-        if graph:
-            cuts_of(graph, stages)
-    except AutosplitError:
-        return False
-    return True
 
 
 def states_of(graph: FusedGraph | None, stages: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
