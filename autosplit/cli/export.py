@@ -12,13 +12,10 @@ import argparse
 from autosplit.cli import options, output
 
 OPTIONS = (
-    *options.of(
-        """
-        -o, --output DIR   folder to write into
+    *options.of("""
+        -o, --output DIR   folder to write into [required]
         --trial N          export trial N instead of what the verdict advises
-        """,
-        {"output": {"required": True}},
-    ),
+    """),
     *options.STUDY,
     *options.TARGET,
     *options.TRUST,

@@ -34,7 +34,8 @@ def of(text: str, settings: Mapping[str, Mapping[str, Any]] | None = None) -> tu
 
     ``--name VALUE`` takes a value, ``--name {a,b}`` one of these, ``--name VALUE ...`` may be
     repeated, ``--name`` is a flag, and ``NAME`` is a positional argument. A help text may end in a
-    default such as ``[default: 5]``, and continues on lines that are indented further.
+    default such as ``[default: 5]`` or in ``[required]``, and continues on lines that are indented
+    further.
     ``settings``: other arguments of ``add_argument`` by the names of options.
     """
     entries = re.split(r"\n(?=\S)", textwrap.dedent(text).strip())
@@ -43,7 +44,8 @@ def of(text: str, settings: Mapping[str, Mapping[str, Any]] | None = None) -> tu
 
 def _option(entry: str, settings: Mapping[str, Mapping[str, Any]]) -> Option:
     form, text = re.split("  +", entry, maxsplit=1)
-    text, default = re.findall(r"(.*?)(?: \[default: (.*)\])?$", " ".join(text.split()))[0]
+    pattern = r"(.*?)(?: \[default: (.*)\])?( \[required\])?$"
+    text, default, required = re.findall(pattern, " ".join(text.split()))[0]
     words = form.replace(", -", " -").split()
     flags = [word for word in words if word.startswith("-")]
     places = words[len(flags) :]
@@ -59,6 +61,8 @@ def _option(entry: str, settings: Mapping[str, Mapping[str, Any]]) -> Option:
         known |= {"action": "append", "default": [], "help": f"{text}; repeatable"}
     if default:
         known["default"] = default
+    if required:
+        known["required"] = True
     return tuple(flags) or (name,), known | dict(settings.get(name, {}))
 
 

@@ -16,13 +16,10 @@ from autosplit.cli import options, output
 
 OPTIONS = (
     *options.STUDY,
-    *options.of(
-        """
-        -o, --output FILE   page to write
+    *options.of("""
+        -o, --output FILE   page to write [required]
         --trace FILE        show a run that `bench DIR --trace FILE` wrote
-        """,
-        {"output": {"required": True}},
-    ),
+    """),
 )
 
 

@@ -21,15 +21,12 @@ from autosplit.units import counted, digits
 AFTER_INTERRUPT = "; the tuned kernels are saved, run the same command to resume"
 
 OPTIONS = (
-    *options.of(
-        """
-        -o, --output DIR   folder of the database
+    *options.of("""
+        -o, --output DIR   folder of the database [required]
         --samples N        schedules to try per kernel, on average [default: 8]
         --timeout SECONDS  start no kernel after this time
         --seed N           seed of the random schedules [default: 0]
-        """,
-        {"output": {"required": True}},
-    ),
+    """),
     *options.MODEL,
 )
 
