@@ -8,7 +8,6 @@ import onnx
 import onnxruntime
 import pytest
 
-from autosplit.errors import MachineError
 from autosplit.frontend.samples import random_items
 from autosplit.zoo import catalog
 from autosplit.zoo import weights as zoo_weights
@@ -106,10 +105,3 @@ def test_the_bytes_depend_on_the_seed_and_not_on_the_process(tmp_path):
 
 def test_the_weights_are_the_same_on_every_machine():
     assert zoo_weights.uniform(3, -1.0, 1.0, 0, "layer.weight").hex() == "92b503bf425e39bfbc47c03e"
-
-
-@pytest.mark.parametrize(("place", "reason"), [(".", "not a regular file"), ("a" * 300, "long")])
-def test_a_place_that_cannot_be_written_is_named(tmp_path, place, reason):
-    with pytest.raises(MachineError, match=f"cannot write .*: .*{reason}"):
-        catalog.write("branches", tmp_path / place)
-    assert os.listdir(tmp_path) == []
