@@ -66,16 +66,23 @@ def _is_number(value: Any) -> bool:
 
 
 def _with_infinite_start(block: Any) -> Any:
-    """Start a block's reduction at an infinity instead of the largest finite number."""
+    """Start a block's reduction at an infinity instead of the largest finite number.
 
-    def infinite(store: Any) -> Any:
-        value = store.value
-        largest = _LARGEST.get(str(value.ty.dtype)) if isinstance(value, tirx.FloatImm) else None
-        if largest is None or abs(value.value) != largest:
+    The index of a maximum starts at 0, not at -1, which would remain where no number is larger.
+    """
+    has_index = "_red_temp" in block.name_hint
+
+    def corrected(store: Any) -> Any:
+        value, dtype = store.value, store.value.ty.dtype
+        number = value.value if isinstance(value, tirx.FloatImm | tirx.IntImm) else 0
+        if abs(number) == _LARGEST.get(str(dtype)):
+            number = math.copysign(math.inf, number)
+        elif has_index and number == -1:
+            number = 0
+        else:
             return store
-        infinity = tirx.const(math.copysign(math.inf, value.value), value.ty.dtype)
-        return tirx.BufferStore(store.buffer, infinity, store.indices)
+        return tirx.BufferStore(store.buffer, tirx.const(number, dtype), store.indices)
 
     # ``decompose_reduction`` gives the start of a reduction a block of this name.
     is_start = block.init is not None or block.name_hint.endswith("_init")
-    return tvm_ffi.structural_map(block, (tirx.BufferStore, infinite)) if is_start else block
+    return tvm_ffi.structural_map(block, (tirx.BufferStore, corrected)) if is_start else block

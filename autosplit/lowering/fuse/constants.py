@@ -82,7 +82,9 @@ def _folded(value: Any, kind: Any) -> Any:
     if name not in _FOLDED or not hasattr(getattr(kind, "shape", None), "values"):
         return None
     dtype, shape = str(kind.dtype), tuple(map(int, kind.shape))
-    arrays = [_array(argument, dtype) for argument in _operands(name, value)]
+    # The other arguments give a shape or the bounds of a slice.
+    operands = value.args if name in _BINARY else [value.args[1 if name in _FULL else 0]]
+    arrays = [_array(operand, dtype) for operand in operands]
     if name in _FULL:
         arrays = [a.astype(dtype) for a in arrays if a is not None and _breaks_legalizing(a)]
     if not arrays or any(array is None or str(array.dtype) != dtype for array in arrays):
@@ -92,13 +94,6 @@ def _folded(value: Any, kind: Any) -> Any:
     if result.shape != shape or str(result.dtype) != dtype:
         return None
     return relax.const(tvm.runtime.tensor(result))
-
-
-def _operands(name: str, call: Any) -> list[Any]:
-    """The arguments of a call that are values; the others give a shape or the bounds of a slice."""
-    if name in _BINARY:
-        return list(call.args)
-    return [call.args[1 if name in _FULL else 0]]
 
 
 def _array(value: Any, dtype: str) -> Array | None:

@@ -25,7 +25,6 @@ from autosplit.lowering.layout.order import SUFFIX, to_last, to_source
 
 def channels_last(module: Any) -> Any:
     """Convert the convolutions of ``main``, and the ops that follow them, to channels last."""
-
     main = module["main"]
     values = Values()
     for param in _wide_inputs(main):

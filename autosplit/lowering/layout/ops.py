@@ -33,7 +33,6 @@ _POOLS = frozenset({
     "nn.adaptive_avg_pool2d", "nn.avg_pool1d", "nn.avg_pool2d", "nn.max_pool1d", "nn.max_pool2d",
 })  # fmt: skip
 
-
 Rule = Callable[["Values", str, Any], Any]
 
 
