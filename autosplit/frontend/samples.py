@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -89,11 +90,8 @@ def _draw(
 
 
 def _dtype(name: str, dtype: str) -> np.dtype[Any]:
-    error = f"input {name!r}: no random values for dtype {dtype!r}: give items of your own"
-    try:
+    with contextlib.suppress(TypeError):
         numeric = np.dtype(dtype)
-    except TypeError as cause:
-        raise ModelError(error) from cause
-    if numeric.kind not in "fbiu":
-        raise ModelError(error)
-    return numeric
+        if numeric.kind in "fbiu":
+            return numeric
+    raise ModelError(f"input {name!r}: no random values for dtype {dtype!r}: give your own items")

@@ -74,9 +74,7 @@ def require_static(name: str, sizes: Sizes) -> None:
 
 
 def _text(sizes: Sizes) -> str:
-    if sizes is None:
-        return "(of unknown rank)"
-    return f"({', '.join(map(_size_text, sizes))})"
+    return "(of unknown rank)" if sizes is None else f"({', '.join(map(_size_text, sizes))})"
 
 
 def _size_text(size: Any) -> str:

@@ -67,7 +67,8 @@ def _states(
     values = {**program.constants, **program.state_dict}
     names = {node.name for node in program.graph.nodes}
     signature = program.graph_signature
-    returned = list(signature.user_outputs)
+    # Of a result that is returned twice, the first name counts.
+    output_of = dict(zip(reversed(signature.user_outputs), reversed(outputs), strict=True))
     deciding = _deciding(program, renewals)
     states = {}
     for spec in signature.input_specs:
@@ -79,11 +80,9 @@ def _states(
             unique = name if {spec.target, f"{spec.target}_next"} & names else spec.target
             initial = values[spec.target].detach().cpu().numpy().copy()
             states[name] = SourceState(spec.target, unique, f"{unique}_next", initial)
-        elif renewals[name] in returned:
-            output = outputs[returned.index(renewals[name])]
-            states[name] = SourceState("", name, output, np.zeros(()))
         else:
-            states[name] = SourceState("", name, unused(f"{name}_next", names), np.zeros(()))
+            output = output_of.get(renewals[name]) or unused(f"{name}_next", names)
+            states[name] = SourceState("", name, output, np.zeros(()))
     return states
 
 

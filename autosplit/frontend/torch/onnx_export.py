@@ -25,11 +25,13 @@ from autosplit.frontend.torch.checks import target_name
 _FAILED_NODE = re.compile(r"translating node %(\w+)[^\n]*target=([\w.]+)")
 _ATTENTION = "scaled_dot_product_attention.default"
 # Ops that torch decomposes first. Its exporter writes a wrong Conv for conv3d without bias, stacks
-# by a function of sequences, reads what a copy overwrites, and mixes operands of different types.
+# by a function of sequences, reads what a copy overwrites, mixes operands of different types,
+# and divides integers as 32-bit floats.
 _DECOMPOSED = frozenset(
     f"{_ATTENTION} conv3d.default hstack.default vstack.default dstack.default "
     "column_stack.default atleast_1d.Sequence atleast_2d.Sequence atleast_3d.Sequence "
     "copy.default copy_.default "
+    "div.Tensor_mode div.Scalar_mode divide.Tensor_mode divide.Scalar_mode "
     "divide.Tensor multiply.Tensor subtract.Tensor true_divide.Tensor".split()
 )
 
@@ -125,8 +127,7 @@ def _names(decomposed: Any, program: Any) -> dict[str, str]:
     for node in decomposed.graph.nodes:
         if node.op != "call_function":
             continue
-        is_item = target_name(node.target) == "getitem"
-        if is_item and node.args[0].name in names:
+        if target_name(node.target) == "getitem" and node.args[0].name in names:
             names[node.name] = names[node.args[0].name]
             continue
         origin = _origin(node, id(program.graph))
@@ -170,10 +171,10 @@ def _decompositions(program: Any) -> dict[Any, Any]:
     if not any(map(_is_lacking, program.graph.nodes)):
         return {}
     table, aten = torch.export.default_decompositions(), torch.ops.aten
-    table[aten.atleast_1d.Sequence] = lambda parts: list(map(torch.atleast_1d, parts))
-    table[aten.atleast_2d.Sequence] = lambda parts: list(map(torch.atleast_2d, parts))
-    table[aten.atleast_3d.Sequence] = lambda parts: list(map(torch.atleast_3d, parts))
+    for f in (torch.atleast_1d, torch.atleast_2d, torch.atleast_3d):
+        table[getattr(aten, f.__name__).Sequence] = lambda parts, f=f: list(map(f, parts))
     table[aten.copy.default] = _copy
+    table[aten.div.Tensor_mode] = table[aten.div.Scalar_mode] = _quotient
     table[aten.scaled_dot_product_attention.default] = _attention
     return {op: function for op, function in table.items() if target_name(op) in _DECOMPOSED}
 
@@ -181,6 +182,15 @@ def _decompositions(program: Any) -> dict[Any, Any]:
 def _copy(target: Any, source: Any, non_blocking: bool = False) -> Any:
     """Return the source: the exporter would read old values of the target to know their type."""
     return source.to(target.dtype).expand(target.shape).clone()
+
+
+def _quotient(number: Any, divisor: Any, *, rounding_mode: str | None) -> Any:
+    """The exact quotient of integers; the exporter would divide them as 32-bit floats."""
+    if rounding_mode is None or torch.result_type(number, divisor).is_floating_point:
+        return NotImplemented
+    if rounding_mode == "trunc":
+        number = number - torch.fmod(number, divisor)
+    return torch.floor_divide(number, divisor)
 
 
 def _attention(query: Any, key: Any, value: Any, mask: Any = None, *more: Any, **other: Any) -> Any:

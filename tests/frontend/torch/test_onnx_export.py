@@ -76,18 +76,16 @@ def attention(**options):
 
 
 FORMS = [
-    lambda x: x[:, [1, -1]] * 2,
-    lambda x: x[[-1, -2], [0, -1]] * 2,
-    lambda x: (x * 10).int() / 3,
-    lambda x: (x * 10).int() // 3,
+    lambda x: x[:, [1, -1]] * x[[-1, -2], [0, -1]],
+    lambda x: (x * 10).int() / 3 + (x * 10).int() // 3,
+    lambda x: torch.div((x * 1e8).long(), 3, rounding_mode="trunc"),
     lambda x: torch.divide(x, (x * 10).long() + 100),
     lambda x: torch.where(x > 0, x, torch.nan).nanmean(),
     lambda x: (x.log() == x.log()) * 2,
     lambda x: functional.conv3d(x.view(1, 1, 2, 3, 4), torch.ones(2, 1, 2, 2, 2)),
     lambda x: functional.max_pool2d((x[None] * 9).long(), 2),
     lambda x: x.amin((0, -1), keepdim=True) * 2,
-    lambda x: torch.hstack([x, x * 2]),
-    lambda x: torch.vstack([x * 2, x[0]]),
+    lambda x: torch.vstack([torch.hstack([x, x * 2]), x[0].repeat(2)]),
     lambda x: torch.dstack([x, x * 2]),
     lambda x: torch.column_stack([x, x[:, 0] * 2]),
     lambda x: torch.view_as_real(torch.polar(x.abs(), x)),
