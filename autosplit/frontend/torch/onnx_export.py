@@ -26,11 +26,11 @@ _FAILED_NODE = re.compile(r"translating node %(\w+)[^\n]*target=([\w.]+)")
 _ATTENTION = "scaled_dot_product_attention.default"
 # Ops that torch decomposes first. Its exporter writes a wrong Conv for conv3d without bias, stacks
 # by a function of sequences, reads what a copy overwrites, mixes operands of different types,
-# and divides integers as 32-bit floats.
+# divides integers as 32-bit floats, and overflows in logaddexp and log_sigmoid.
 _DECOMPOSED = frozenset(
     f"{_ATTENTION} conv3d.default hstack.default vstack.default dstack.default "
     "column_stack.default atleast_1d.Sequence atleast_2d.Sequence atleast_3d.Sequence "
-    "copy.default copy_.default "
+    "copy.default copy_.default logaddexp.default logaddexp2.default log_sigmoid.default "
     "div.Tensor_mode div.Scalar_mode divide.Tensor_mode divide.Scalar_mode "
     "divide.Tensor multiply.Tensor subtract.Tensor true_divide.Tensor".split()
 )
