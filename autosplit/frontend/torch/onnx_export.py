@@ -57,7 +57,7 @@ def export(program: Any, outputs: Sequence[str]) -> tuple[Any, Any, tuple[Source
         try:
             exported = torch.onnx.export(observed, dynamo=True, optimize=False, verbose=False)
             _name_entries(exported.model.graph, exported.exported_program)
-            _hide_keys(exported.model.graph)
+            _correct_nodes(exported.model.graph)
             return exported.model_proto, exported.exported_program, tuple(states)
         except Exception as error:
             raise ModelError(_refusal(error)) from error
@@ -71,16 +71,19 @@ def _name_entries(graph: Any, program: Any) -> None:
         value.name = value.metadata_props.get("pkg.torch.onnx.original_node_name", value.name)
 
 
-def _hide_keys(graph: Any) -> None:
-    """Make boolean masks hide keys of attention by -inf, as torch does.
+def _correct_nodes(graph: Any) -> None:
+    """Let boolean masks hide keys of attention by -inf, and atan2 of 0 give pi, as torch does.
 
-    The exporter writes the least finite number instead. Where a mask hides all keys from a query,
-    that gives the mean of the values. Torch gives 0, and so does the exported model with -inf: its
-    further nodes replace the NaN that results by 0.
+    The exporter writes the least finite number and -pi. Where a mask hides all keys from a query,
+    the former gives the mean of the values. Torch gives 0, and so does the exported model with
+    -inf: its further nodes replace the NaN that results by 0.
     """
     for node in graph:
+        namespace = node.metadata_props.get("namespace", "")
+        if node.op_type == "Greater" and namespace.endswith(("atan2.default", "angle.default")):
+            node.op_type = "GreaterOrEqual"
         attribute = node.attributes.get("value") if node.op_type == "Constant" else None
-        if attribute is None or not node.metadata_props.get("namespace", "").endswith(_ATTENTION):
+        if attribute is None or not namespace.endswith(_ATTENTION):
             continue
         number = attribute.as_tensor()
         if number.dtype.is_floating_point() and (number.numpy() == number.dtype.min).all():
