@@ -26,6 +26,7 @@ from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.measurement.sequences import ITEMS
 from autosplit.hardware.runtimes.registry import AUTO, TVM
+from autosplit.versions import VERSION
 
 if TYPE_CHECKING:
     from autosplit.graph import FusedGraph
@@ -139,8 +140,8 @@ def mismatch(model: CompiledModel, runtime: str, places: Sequence[Device]) -> st
     device = next(filter(model.runtime_of(runtime).can_run, places), None)
     if device is None:
         return ""
-    key = [*model.identity.values(), runtime, str(device), str(model.allowed_error), str(ITEMS)]
-    file = cache.folder() / "comparisons" / f"{cache.digest(*key, str(model.batch))}.txt"
+    key = [VERSION, *model.identity.values(), runtime, str(device), str(model.allowed_error)]
+    file = cache.folder() / "comparisons" / f"{cache.digest(*key, f'{ITEMS} {model.batch}')}.txt"
     if cache.is_whole(file):
         return file.read_text(encoding="utf-8")
     phases.report(f"comparing outputs of {runtime}")
@@ -218,8 +219,7 @@ def _mixes(model: CompiledModel, variant: CompiledModel, runtime: str, length: i
     results = []
     for each in (model, variant):
         wiring = part(each.graph, range(length), each.lowered.outputs)
-        core = str(devices.along(1)[0])
-        deployment = Deployment.of_split([range(length)], [core], [runtime])
+        deployment = Deployment.of_split([range(length)], [str(devices.along(1)[0])], [runtime])
         with each.run_on(wiring, deployment) as pipeline:
             names = {port.name for port in wiring.inputs}
             items = [{name: item[name] for name in names} for item in model.reference_outputs.items]
