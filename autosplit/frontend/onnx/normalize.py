@@ -23,6 +23,7 @@ _FIRST_RESULT_ONLY = frozenset({
 _MISREAD = {
     "BitShift": "TVM leaves a shift by more bits than the type has to the processor",
     "DynamicQuantizeLinear": "TVM divides by 0 where all numbers are 0",
+    "GroupNormalization": "TVM subtracts squares, which cancel out far from 0",
     "MeanVarianceNormalization": "TVM subtracts squares, which cancel out far from 0",
     "NonMaxSuppression": "TVM makes its result as large as all boxes would need",
     "OneHot": "TVM's importer ignores the type of its values",
