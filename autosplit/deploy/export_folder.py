@@ -12,6 +12,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -23,6 +24,7 @@ from autosplit.errors import ConfigError
 from autosplit.files import REMEDY, refused, replace, sha256
 
 _HIDDEN = ".autosplit-export-"
+_FORMAT = re.compile(rb'"format"\s*:\s*[0-9]')
 _FULL = {"No space left on device": errno.ENOSPC, "Disk quota exceeded": errno.EDQUOT}
 
 
@@ -97,7 +99,10 @@ def _switch(hidden: Path, folder: Path, old_files: Mapping[str, str]) -> None:
     new_names = sorted(file.name for file in hidden.iterdir() if file.name != NAME)
     # A killed export may have left files, but one with a program's name may be somebody's own.
     program = manifest_file.read(hidden).program if old_files else {}
-    names = {*program} - {*old_files} if (folder / NAME).exists() else {*new_names}
+    content = (folder / NAME).read_bytes().strip() if (folder / NAME).is_file() else b"{}"
+    # A whole document of no format is somebody's own; a damaged manifest lacks its end.
+    is_export = _FORMAT.search(content) or not content.endswith((b"}", b"]"))
+    names = {*program} - {*old_files} if is_export else {*new_names, NAME}
     present = [name for name in sorted(names) if os.path.lexists(folder / name)]
     foreign = [n for n in present if n not in program or sha256(folder / n) != program[n]]
     if foreign:

@@ -177,7 +177,6 @@ def bench(
     # The gaps are those of single results, while the period averages over groups of them.
     scale = measure.MS / pipeline.batch
     gaps = tuple((after - before) * scale for before, after in pairwise(ends))
-    runtimes = tuple(stage.runtime for stage in document.stages)
     return BenchResult(
         period,
         latency,
@@ -189,7 +188,7 @@ def bench(
         events,
         submitted,
         pipeline.wiring,
-        runtimes,
+        tuple(stage.runtime for stage in document.stages),
         reasons,
         test,
     )

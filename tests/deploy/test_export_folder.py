@@ -95,13 +95,12 @@ def test_an_export_replaces_the_one_before_and_nothing_else(tmp_path):
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
-def test_a_file_that_is_no_exports_is_not_written_over(tmp_path):
-    (tmp_path / "stage0.so").write_text("mine")
-    with pytest.raises(
-        ConfigError, match=r"stage0.so' was not written by an export; choose another folder"
-    ):
+@pytest.mark.parametrize(("name", "text"), [("stage0.so", "mine"), ("split.json", '{"a": []}')])
+def test_a_file_that_is_no_exports_is_not_written_over(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ConfigError, match=f"{name}' was not written by an export; choose another"):
         write(tmp_path, "new")
-    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("stage0.so", "mine")]
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [(name, text)]
 
 
 def test_a_file_beside_an_export_is_not_written_over_by_a_program(tmp_path):

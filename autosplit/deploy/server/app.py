@@ -325,12 +325,10 @@ class Server:
         self._reloading = None
 
 
-def _json(
-    document: object, status: int = 200, headers: Mapping[str, str] | None = None
-) -> Response:
+def _json(content: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     from starlette.responses import Response
 
-    return Response(json.dumps(document), status, headers, media_type="application/json")
+    return Response(json.dumps(content), status, headers, media_type="application/json")
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -29,7 +29,6 @@ _NAMES = (
     "CMakeLists.txt", "main.cpp", "pipeline.cpp", "pipeline.hpp", "stage.hpp", "system.cpp",
 )  # fmt: skip
 
-
 # A producer and its output, by a stage (None: the model's outputs) and the name of a port.
 Sources = dict[tuple[int | None, str], tuple[int, int]]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,7 +31,6 @@ def write_program(document: Manifest, folder: Path, name: str) -> dict[str, str]
     """
     from autosplit.deploy.targets import cpp_program, onnx_program
 
-    programs: Mapping[str, Callable[[Manifest, Path], Mapping[str, bytes]]]
     programs = {ONNX: onnx_program.files, CPP: cpp_program.files}
     if name not in programs:
         return {}
