@@ -102,9 +102,9 @@ def _switch(hidden: Path, folder: Path, old_files: Mapping[str, str]) -> None:
     content = (folder / NAME).read_bytes().strip() if (folder / NAME).is_file() else b"{}"
     # A whole document of no format is somebody's own; a damaged manifest lacks its end.
     is_export = _FORMAT.search(content) or not content.endswith((b"}", b"]"))
-    names = {*program} - {*old_files} if is_export else {*new_names, NAME}
+    names = {*program} if is_export else {*new_names, NAME}
     present = [name for name in sorted(names) if os.path.lexists(folder / name)]
-    foreign = [n for n in present if n not in program or sha256(folder / n) != program[n]]
+    foreign = [n for n in present if sha256(folder / n) not in (program.get(n), old_files.get(n))]
     if foreign:
         problem = f"'{folder / foreign[0]}' was not written by an export; choose another folder"
         raise ConfigError(problem)
