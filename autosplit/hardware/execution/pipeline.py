@@ -209,7 +209,7 @@ class Pipeline:
         """Run streams whose items follow from their outputs, as the tokens of a text do.
 
         Args:
-            first: The first item of each stream. Streams are numbered from 0; any number may come.
+            first: The first items, any number. Their streams are numbered from 0 and begin anew.
             following: Returns the next item of a stream, given the outputs of its last item and the
                 numbers of the stream and of the step, from 0; None ends the stream and its states.
             streams: How many streams run at once. Where one ends, the next one begins.
@@ -229,6 +229,7 @@ class Pipeline:
         enter = partial(self._enter, alone=streams == 1)
         try:
             for number, item in islice(waiting, streams):
+                self.reset(number)  # others may have used a stream of that name
                 inside.append((enter(item, number), number, 0))
             while inside:
                 is_done = (place for place, (ticket, *_) in enumerate(inside) if ticket.done())
@@ -243,6 +244,7 @@ class Pipeline:
                 else:
                     self.reset(number)
                     for new, item in islice(waiting, 1):
+                        self.reset(new)
                         inside.append((enter(item, new), new, 0))
                 inside.popleft()
                 yield number, step, outputs

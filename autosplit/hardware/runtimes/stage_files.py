@@ -17,7 +17,7 @@ from autosplit.hardware.devices.device import Device
 from autosplit.hardware.devices.session import within
 from autosplit.hardware.execution.stage_spec import OnnxFile, Replica, StageSpec
 from autosplit.hardware.runtimes.interface import Runtime, Stage
-from autosplit.hardware.runtimes.registry import ONNXRUNTIME, OPENVINO, OPENVINO_BFLOAT16, TVM
+from autosplit.hardware.runtimes.registry import ONNXRUNTIME, OPENVINO_BFLOAT16, TVM
 from autosplit.versions import require_pair
 
 LOAD_S = 1800.0  # limit for loading the replicas of a stage; a large model takes minutes
@@ -35,11 +35,9 @@ def runtime_class(name: str) -> type[Runtime]:
         return OnnxruntimeRuntime
     from autosplit.hardware.runtimes.openvino import runtime as openvino
 
-    classes = {
-        OPENVINO: openvino.OpenvinoRuntime,
-        OPENVINO_BFLOAT16: openvino.OpenvinoBfloat16Runtime,
-    }
-    return classes[name]
+    if name == OPENVINO_BFLOAT16:
+        return openvino.OpenvinoBfloat16Runtime
+    return openvino.OpenvinoRuntime
 
 
 def require_here(spec: StageSpec, environment: Mapping[str, str]) -> None:

@@ -189,8 +189,10 @@ void Pipeline::loop(const std::vector<Tensors>& first, const Following& followin
   std::size_t begun = 0;
   try {
     while (true) {
-      for (; begun < first.size() && running.size() < streams; ++begun)
+      for (; begun < first.size() && running.size() < streams; ++begun) {
+        reset(begun);  // others may have used a stream of that name
         running.push_back({begun, 0, submit(first[begun], begun)});
+      }
       if (running.empty()) break;
       const auto done = std::find_if(running.begin(), running.end(), [](const Running& each) {
         return each.outputs.wait_for(std::chrono::seconds(0)) == std::future_status::ready;

@@ -61,7 +61,7 @@ class Pipeline {
 
   // Runs streams, `streams` of them at once, in which outputs make the next item. `first` has the
   // first item of each stream; they are numbered from 0. The calling thread calls `following`.
-  // Throws what `following` and `submit` throw. In the end the streams are reset.
+  // Throws what `following` and `submit` throw. The streams are reset first, and in the end.
   void loop(const std::vector<Tensors>& first, const Following& following, std::size_t streams = 1);
 
   // The states of a stream by name, once no item of it is inside.
