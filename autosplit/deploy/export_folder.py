@@ -24,7 +24,6 @@ from autosplit.errors import ConfigError
 from autosplit.files import REMEDY, refused, replace, sha256
 
 _HIDDEN = ".autosplit-export-"
-_FORMAT = re.compile(rb'"format"\s*:\s*[0-9]')
 _FULL = {"No space left on device": errno.ENOSPC, "Disk quota exceeded": errno.EDQUOT}
 
 
@@ -101,7 +100,7 @@ def _switch(hidden: Path, folder: Path, old_files: Mapping[str, str]) -> None:
     program = manifest_file.read(hidden).program if old_files else {}
     content = (folder / NAME).read_bytes().strip() if (folder / NAME).is_file() else b"{}"
     # A whole document of no format is somebody's own; a damaged manifest lacks its end.
-    is_export = _FORMAT.search(content) or not content.endswith((b"}", b"]"))
+    is_export = re.search(rb'"format"\s*:\s*\d', content) or not content.endswith((b"}", b"]"))
     names = {*program} if is_export else {*new_names, NAME}
     present = [name for name in sorted(names) if os.path.lexists(folder / name)]
     foreign = [n for n in present if sha256(folder / n) not in (program.get(n), old_files.get(n))]

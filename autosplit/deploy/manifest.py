@@ -224,11 +224,10 @@ def schema() -> dict[str, Any]:
 
 def results_parts(results: SplitResults) -> dict[str, Any]:
     """The fields of a manifest that say what is known of the split."""
-    measured, predicted = results.measured, results.predicted
     names = ("baselines", "verdict", "streams", "load")
     parts: dict[str, Any] = {name: vars(results)[name] for name in names}
-    if measured:
-        parts["measured"] = vars(measured)
-    if predicted is not None:
-        parts["predicted"] = {"period_ms": predicted}
+    if results.measured:
+        parts["measured"] = vars(results.measured)
+    if results.predicted is not None:
+        parts["predicted"] = {"period_ms": results.predicted}
     return parts

@@ -133,11 +133,8 @@ def test_clients_at_once_get_their_own_outputs(address, binary):
 
 def test_health_and_metadata_are_what_the_client_expects(address):
     with connected(address) as client:
-        assert client.is_server_live()
-        assert client.is_server_ready()
-        assert client.is_model_ready("net")
-        assert client.is_model_ready("net", "1")
-        assert not client.is_model_ready("other")
+        ready = [client.is_model_ready(*words) for words in (["net"], ["net", "1"], ["other"])]
+        assert [client.is_server_live(), client.is_server_ready(), *ready] == [True] * 4 + [False]
         assert client.get_server_metadata()["name"] == "autosplit"
         metadata = client.get_model_metadata("net")
     assert metadata["inputs"] == [{"name": "x", "datatype": "FP64", "shape": [2]}]
@@ -371,6 +368,7 @@ def test_a_sequence_may_begin_anew_while_its_last_item_is_computed():
 
 
 HEAD = b"POST /v2/models/net/infer HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{"
+CHUNKED = b"POST /v2/models/net/infer HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n"
 
 
 def test_a_client_that_goes_in_the_middle_of_a_request_is_counted():
@@ -386,17 +384,21 @@ def connect(address):
     return socket.create_connection((host, int(port)), timeout=PATIENCE_S)
 
 
-def test_a_body_that_comes_with_its_headers_is_no_part_of_them(address, monkeypatch):
+@pytest.mark.parametrize("first", [0, 20])
+def test_a_body_that_comes_with_its_headers_is_no_part_of_them(address, monkeypatch, first):
     monkeypatch.setattr(app, "MOST_HEAD_BYTES", 500)
     head, body = HEAD[:-1].replace(b"9\r\n", b"900\r\n"), json.dumps(asked()).encode().ljust(900)
     with connect(address) as connection:
-        connection.sendall(head + body)
+        connection.sendall(head[:first])
+        threading.Event().wait(0.1)  # until the server has read it
+        connection.sendall(head[first:] + body)
         assert connection.recv(1000).startswith(b"HTTP/1.1 200")
 
 
-def test_headers_without_an_end_are_refused(address):
+@pytest.mark.parametrize("start", [b"GET /v2 HTTP/1.1\r\n", CHUNKED])
+def test_headers_and_trailers_without_an_end_are_refused(address, start):
     with connect(address) as connection:
-        connection.sendall(b"GET /v2 HTTP/1.1\r\n")
+        connection.sendall(start)
         with contextlib.suppress(ConnectionError):
             for _ in range(100):
                 connection.sendall(b"a: " + b"b" * 10_000 + b"\r\n")

@@ -373,21 +373,23 @@ def _protocol() -> Any:
     implementation: Any = require("uvicorn.protocols.http.httptools_impl", "serve")
 
     class Protocol(implementation.HttpToolsProtocol):  # type: ignore[misc]
-        head_bytes = -math.inf  # after the first part of a request, until its headers are complete
+        head_bytes = -math.inf  # of headers or trailers, after their first part
 
         def on_message_begin(self) -> None:
             self.head_bytes = 0.0
             super().on_message_begin()
 
-        def on_headers_complete(self) -> None:
+        def on_chunk_header(self) -> None:
+            self.head_bytes = 0.0
+
+        def on_body(self, body: bytes) -> None:
             self.head_bytes = -math.inf
-            super().on_headers_complete()
+            super().on_body(body)
 
         def data_received(self, data: bytes) -> None:
             self.head_bytes += len(data)
+            super().data_received(data)  # first: a body may begin there
             if self.head_bytes > MOST_HEAD_BYTES:
                 self.send_400_response(f"the headers have more than {MOST_HEAD_BYTES} bytes")
-            else:
-                super().data_received(data)
 
     return Protocol

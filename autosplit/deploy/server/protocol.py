@@ -42,7 +42,6 @@ class Request:
     """A request: an ``item``, and the ``outputs`` asked for, each with whether in binary.
 
     ``item`` may be several items, one after the other along the first axis; see ``items_of``.
-
     ``sequence``: the stream it belongs to, or None; the request may ``start`` or ``end`` it.
     """
 

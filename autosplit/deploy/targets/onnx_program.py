@@ -24,8 +24,7 @@ def files(document: Manifest, _: Path) -> Mapping[str, bytes]:
     Raises ConfigError naming the first stage that has no ONNX model.
     """
     text = json.dumps(wiring(document), indent=1) + "\n"
-    program = (Path(__file__).parent / "onnx" / PROGRAM).read_bytes()
-    return {WIRING: text.encode(), PROGRAM: program}
+    return {WIRING: text.encode(), PROGRAM: (Path(__file__).parent / "onnx" / PROGRAM).read_bytes()}
 
 
 def wiring(document: Manifest) -> dict[str, Any]:
