@@ -32,7 +32,8 @@ class LoadedPipeline(Pipeline):
         depth: int = 2,
         trace: bool = False,
     ) -> None:
-        self.document, self.folder = document, folder
+        # The current folder may be another one when the stages are loaded.
+        self.document, self.folder = document, folder.absolute()
         self._options = depth, trace
         self._whole = _wiring(document, folder)  # for a whole batch
         self.places = place_replicas(document, devices)
@@ -41,7 +42,7 @@ class LoadedPipeline(Pipeline):
         for name, digest in sorted(digests):
             checked(folder, name, digest)
         self._digests = dict(digests)
-        load = partial(load_replicas, document, folder, self.places)
+        load = partial(load_replicas, document, self.folder, self.places)
         counts = tuple(map(len, self.places))
         super().__init__(self._whole, load, depth, trace, batch=document.batch, counts=counts)
 

@@ -141,8 +141,11 @@ def test_a_stage_whose_loading_hangs_is_named_in_time(exported, loaded, monkeypa
 
 
 @pytest.mark.parametrize("name", [".", "split.json"])
-def test_the_files_lie_beside_the_manifest_and_their_stages_are_closed_once(exported, loaded, name):
-    with load(exported / name, depth=3, trace=True) as pipeline:
+def test_files_lie_beside_the_manifest_and_stages_close_once(exported, loaded, name, monkeypatch):
+    monkeypatch.chdir(exported)
+    pipeline = load(name, depth=3, trace=True)
+    monkeypatch.chdir("/")  # before the stages are loaded
+    with pipeline:
         assert pipeline.capacity == 3 * 4
     closed = [(stage.content, stage.close.call_count) for stage in loaded]
     assert closed == [("stage0.onnx", 1), ("stage1.onnx", 1), ("stage2.onnx", 1)]

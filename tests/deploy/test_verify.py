@@ -29,12 +29,10 @@ def test_verify_compares_with_onnxruntime_on_the_model(export, as_json, apart):
     assert document["against"].startswith("onnxruntime on ")
 
 
-def test_without_the_model_the_recorded_outputs_judge(export, capsys):
+def test_without_the_model_the_recorded_outputs_judge(export, capsys, as_text):
     export.edit(lambda d: d["model"].update(file="/nowhere/net.onnx"))
-    assert main(["verify", str(export.folder)]) == 0
-    assert "recorded in reference.npz" in capsys.readouterr().out
-    assert main(["verify", str(export.folder / "split.json")]) == 0
-    capsys.readouterr()
+    for place in (export.folder, export.folder / "split.json"):
+        assert "recorded in reference.npz" in as_text("verify", place)
     export.edit(lambda d: swap_sources(d, "first", "stem.relu"))
     assert main(["verify", str(export.folder)]) == 1
     assert capsys.readouterr().out.startswith("DIFFERENT: 8 items, max abs error ")
@@ -172,7 +170,7 @@ def test_what_cannot_be_answered_is_refused_with_the_remedy(export, said, words,
     assert said(words[0], export.folder, *words[1:]) == (2, line)
 
 
-def test_bench_measures_an_export_under_load(export, capsys, tmp_path, monkeypatch, as_json):
+def test_bench_measures_an_export_under_load(export, tmp_path, monkeypatch, as_json, as_text):
     monkeypatch.setattr(open_loop, "items_measured", lambda rate, seconds: 15)
     chart = tmp_path / "chart.svg"
     options = ["--seconds", "0.1", "--rate", "200", "--p99", "1000", "--chart", str(chart)]
@@ -181,17 +179,15 @@ def test_bench_measures_an_export_under_load(export, capsys, tmp_path, monkeypat
     assert 0 < document["p50_ms"] <= document["p99_ms"]
     assert document["goodput"] > 0
     assert "limit" in chart.read_text()
-    assert main(["bench", str(export.folder), *options]) == 0
-    shown = capsys.readouterr().out
+    shown = as_text("bench", export.folder, *options)
     assert "200 items/s: latency p50" in shown
     assert "items/s within p99 1000 ms: " in shown
 
 
-def test_bench_marks_what_was_measured_under_load(export, capsys, as_json, monkeypatch):
+def test_bench_marks_what_was_measured_under_load(export, as_json, as_text, monkeypatch):
     busy = disturbance.Conditions(load=0.5, idle=0.0)
     monkeypatch.setattr(disturbance, "since", lambda start: busy)
     words = ["bench", str(export.folder), "--seconds", "0.1"]
     reason = "other processes took 50% of the processor"
     assert reason in as_json(*words)["disturbances"]
-    assert main(words) == 0
-    assert f"not to be trusted: {reason}" in capsys.readouterr().out
+    assert f"not to be trusted: {reason}" in as_text(*words)
