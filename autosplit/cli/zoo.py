@@ -52,7 +52,8 @@ def run(args: argparse.Namespace) -> None:
         return
     if not args.name:
         raise ConfigError(f"zoo make needs a NAME; give one of {', '.join(catalog.EVERY)}")
-    path = catalog.write(args.name, args.output or Path(f"{args.name}.onnx"), args.seed)
+    file = args.output or Path(f"{args.name}.onnx")
+    path = catalog.write(args.name, file, args.seed, replaces=bool(args.output))
     net, count, digest = catalog.describe(args.name), path.stat().st_size, sha256(path)
     written = {"seed": args.seed, "file": str(path), "bytes": count, "sha256": digest}
     written["path"] = written["file"]  # its name until 0.3.0

@@ -71,15 +71,19 @@ def make(name: str, seed: int = 0) -> Any:
     return model
 
 
-def write(name: str, path: str | os.PathLike[str], seed: int = 0) -> Path:
+def write(name: str, path: str | os.PathLike[str], seed: int = 0, replaces: bool = True) -> Path:
     """Make a net and write it to ``path``, which appears complete or not at all; returns the path.
 
-    Raises as ``make`` does, and MachineError where the file cannot be written.
+    Raises as ``make`` does, and MachineError where the file cannot be written. Unless it
+    ``replaces`` what is there, a file with another content is a ConfigError.
     """
+    target = Path(path)
     content = make(name, seed).SerializeToString(deterministic=True)
-    with atomic_write(Path(path)) as temporary:
+    if not replaces and target.is_file() and target.read_bytes() != content:
+        raise ConfigError(f"'{target}' is another file; give -o FILE to write there or elsewhere")
+    with atomic_write(target) as temporary:
         temporary.write_bytes(content)
-    return Path(path)
+    return target
 
 
 def cached(name: str, seed: int = 0) -> Path:

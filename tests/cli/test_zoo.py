@@ -11,5 +11,6 @@ def test_make_writes_the_file_it_reports_and_names_it_after_the_net(as_json, tmp
     assert report["bytes"] == path.stat().st_size
     assert report["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
     assert path.read_bytes() == catalog.make("branches", 3).SerializeToString(deterministic=True)
-    assert main(["zoo", "make", "branches"]) == 0
-    assert (tmp_path / "branches.onnx").is_file()
+    assert [main(["zoo", "make", "branches"]) for _ in range(2)] == [0, 0]
+    (file := tmp_path / "branches.onnx").write_text("mine")
+    assert (main(["zoo", "make", "branches"]), file.read_text()) == (2, "mine")

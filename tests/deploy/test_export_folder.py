@@ -110,8 +110,8 @@ def test_a_file_beside_an_export_is_not_written_over_by_a_program(tmp_path, prog
     (tmp_path / "run.py").write_text("mine")
     with pytest.raises(ConfigError, match=r"run\.py' was not written by an export"):
         write(tmp_path, "new")
-    now = manifest_file.read(tmp_path).verdict, (tmp_path / "run.py").read_text()
-    assert now == ("old", "mine")
+    assert manifest_file.read(tmp_path).verdict == "old"
+    assert (tmp_path / "run.py").read_text() == "mine"
 
 
 def test_an_export_that_fails_leaves_the_old_one(tmp_path):
