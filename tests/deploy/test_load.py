@@ -175,9 +175,7 @@ def test_a_stage_runs_on_the_machine_it_was_made_for(monkeypatch, architecture, 
         files.require_here(spec, environment)
 
 
-def test_a_pipeline_loads_nothing_here_before_it_goes_to_a_cluster_and_stays_without_one(
-    exported, loaded, monkeypatch
-):
+def test_a_pipeline_loads_nothing_here_before_it_goes_to_a_cluster(exported, loaded, monkeypatch):
     monkeypatch.setattr(connection, "connected", lambda _: pytest.fail("reached the cluster"))
     pipeline = load(exported)
     with pytest.raises(pytest.fail.Exception, match="reached"):

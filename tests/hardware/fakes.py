@@ -22,9 +22,7 @@ from autosplit.lowering.states import match_states
 PATIENCE_S = 120.0
 
 
-def graph(
-    ops: Sequence[tuple[str, Sequence[str]]], inputs: Sequence[str], outputs: Sequence[str]
-) -> FusedGraph:
+def graph(ops: Sequence[Any], inputs: Sequence[str], outputs: Sequence[str]) -> FusedGraph:
     """A graph of ops (output tensor, input tensors); each tensor is two float64."""
     nodes = [Op(f"op_{out}", "k", (out,), tuple(reads), (out,)) for out, reads in ops]
     shapes = dict.fromkeys((*inputs, *(out for out, _ in ops)), ((2,), "float64", 16))
@@ -51,9 +49,7 @@ def plain(results: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{name: array.tolist() for name, array in result.items()} for result in results]
 
 
-def computed(
-    graph: FusedGraph, items: Iterable[dict[str, Any]], outputs: Sequence[str]
-) -> list[dict[str, Any]]:
+def computed(graph: FusedGraph, items: Iterable[Any], outputs: Sequence[str]) -> list[Any]:
     """The outputs of the unsplit graph for items, as lists of numbers."""
     return plain(sequential(graph, item, outputs) for item in items)
 

@@ -22,9 +22,7 @@ PUBLISHED = {
     "layer_inceptionv3": (155.664996154785, 103.818712585449, 78.352723327637, 52.201631652832),
     "operator_bert_l-3": (33.989101556140, 27.9185676799125),
 }
-OPTIMA = [
-    (name, n, ms) for name, of in PUBLISHED.items() for n, ms in zip(STAGES, of, strict=False)
-]
+OPTIMA = [(net, n, ms) for net, of in PUBLISHED.items() for n, ms in zip(STAGES, of, strict=False)]
 
 
 def plan(model, stages, **options):

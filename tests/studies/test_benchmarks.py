@@ -73,9 +73,7 @@ def test_the_plan_for_unlike_devices_is_as_good_as_every_rule(bench, workloads, 
     assert all(row[-1] == "" or float(row[-1]) >= 1 for row in rows)
 
 
-def test_a_benchmark_that_fails_is_reported_and_the_others_run(
-    bench, workloads, tmp_path, monkeypatch, capsys
-):
+def test_a_benchmark_that_fails_is_reported(bench, workloads, tmp_path, monkeypatch, capsys):
     commands = {"fails": "planner --no-such-option", "tables": "planner {workloads}"}
     monkeypatch.setattr(all_benchmarks, "COMMANDS", commands)
     assert bench(all_benchmarks, "--folder", tmp_path, "--workloads", workloads) == 1

@@ -79,9 +79,7 @@ def test_the_summary_counts_targets_and_names_the_missed(results):
     assert "| study | 0 of 1 | error: 6, at most 5 |" in text
 
 
-@pytest.mark.parametrize(
-    "file", tables.PAGES, ids=lambda file: file.relative_to(tables.ROOT).as_posix()
-)
+@pytest.mark.parametrize("file", tables.PAGES, ids=lambda f: f.relative_to(tables.ROOT).as_posix())
 def test_the_tables_of_the_pages_are_those_of_the_results(file):
     text = file.read_text(encoding="utf-8")
     assert tables.filled(text, tables.RESULTS) == text, "run python -m studies.tools.tables"

@@ -213,8 +213,7 @@ def remote_stage(runtime: Runtime, spec: StageSpec, device: RayCores) -> RayRepl
     with tempfile.TemporaryDirectory(prefix="autosplit-ray-") as folder:
         file = Path(folder) / f"stage{runtime.suffix}"
         spec = write_stage(runtime, spec, [device], file)
-        files = spec.digests.items()
-        contents = {name: put(file.with_name(name), digest) for name, digest in files}
+        contents = {n: put(file.with_name(n), digest) for n, digest in spec.digests.items()}
     return RayReplica(spec, {}, contents, only_place(device, connected().nodes()))
 
 

@@ -143,9 +143,8 @@ def _compile_each(
         if folder is None:
             built()
             return None
-        return cache.keep(
-            folder / f"{symbol}.o", lambda file: toolchain.write_object(built(), file)
-        )
+        file = folder / f"{symbol}.o"
+        return cache.keep(file, lambda new: toolchain.write_object(built(), new))
 
     # In threads, because LLVM compiles without holding Python's lock.
     pool = ThreadPoolExecutor(len(available()))

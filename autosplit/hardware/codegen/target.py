@@ -92,9 +92,8 @@ def _reported(cpu: str | None, triple: str | None) -> Any | None:
         return None
     kind = tvm.target.Target({"kind": "llvm", "mcpu": cpu, "mtriple": triple})
     # The triple is named only where it differs, so that equal processors have equal targets.
-    here = architecture(kind) == platform.machine()
-    options = _best(kind)
-    return tvm.target.Target(options if here else options | {"mtriple": triple})
+    named = {} if architecture(kind) == platform.machine() else {"mtriple": triple}
+    return tvm.target.Target(_best(kind) | named)
 
 
 def _gpu(device: Device, kind: str, text: str | None, runtime: Any, host: Any) -> Any:

@@ -30,12 +30,7 @@ def link_shared(
     command = [*compiler(triple), "-shared", "-o", str(output), *map(str, objects)]
     try:
         process = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_S,
-            check=False,
-            env=child_environment(),
+            command, capture_output=True, text=True, timeout=_TIMEOUT_S, env=child_environment()
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise MachineError(f"the linker '{command[0]}' did not run: {error}") from error

@@ -150,8 +150,7 @@ class Streams:
 
     def begin(self, stage: int, values: list[Any]) -> None:
         """Add the initial states of a stream to the inputs of a stage."""
-        states = zip(self._places[stage], self._stages[stage].states, strict=True)
-        for (place, _), state in states:
+        for (place, _), state in zip(self._places[stage], self._stages[stage].states, strict=True):
             values[place] = np.array(self._first[state.input])
 
     def keep(self, stage: int, ticket: Ticket, results: Sequence[Any]) -> None:

@@ -71,9 +71,7 @@ def test_a_server_that_is_not_ray_s_is_named_at_once(ray):
             connected(f"127.0.0.1:{listener.getsockname()[1]}")
 
 
-def test_ray_starts_with_large_values_in_calls_unless_the_user_has_set_another_size(
-    ray, monkeypatch
-):
+def test_ray_starts_with_large_values_in_calls_unless_the_user_set_another_size(ray, monkeypatch):
     name, started = "RAY_max_direct_call_object_size", []
     ray(lambda **_: started.append(os.environ[name]))
     monkeypatch.setenv(name, "7")

@@ -108,15 +108,11 @@ except AutosplitError as error:
 def on_cluster(folder, environment, address, *files):
     """A program that runs the items of a file on a cluster and saves the outputs."""
     command = [sys.executable, "-c", PROGRAM, str(folder), address, *map(str, files)]
-    return subprocess.run(
-        command, env=environment, capture_output=True, timeout=LIMIT_S, check=False
-    )
+    return subprocess.run(command, env=environment, capture_output=True, timeout=LIMIT_S)
 
 
 @pytest.mark.parametrize("means", ["tls", "token"])
-def test_an_export_runs_on_a_secured_cluster_and_strangers_are_refused(
-    means, folder, branches, tmp_path
-):
+def test_exports_run_on_secured_clusters_which_refuse_strangers(means, folder, branches, tmp_path):
     plain = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
     plain["RAY_prestart_worker_first_driver"] = "0"  # one process for each CPU
     if means == "tls":

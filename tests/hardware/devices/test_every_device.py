@@ -15,6 +15,7 @@ from tests.benches import BRIEF, deployed
 from tests.hardware.servers import servers  # noqa: F401  a fixture
 
 HERE = str(devices.along(1)[0])
+KINDS = ["core", "cores", "cuda", pytest.param("server", marks=pytest.mark.integration)]
 
 
 @pytest.fixture(scope="module")
@@ -24,9 +25,7 @@ def server(servers):  # noqa: F811
     return servers().device
 
 
-@pytest.fixture(
-    params=["core", "cores", "cuda", pytest.param("server", marks=pytest.mark.integration)]
-)
+@pytest.fixture(params=KINDS)
 def there(request):
     """The spelling of a device that is there."""
     if request.param == "server":

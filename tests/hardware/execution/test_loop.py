@@ -83,10 +83,8 @@ def test_a_loop_that_is_left_or_raises_ends_its_streams():
         assert not np.any([*pipeline.state(0).values(), *pipeline.state(1).values()])
         pipeline.run(items(3))  # in a stream called 0
         assert repr(list(pipeline.loop(items(1), next_item([2])))) == first
-        for following, error in (
-            (lambda *_: 1 / 0, ZeroDivisionError),
-            (lambda *_: {}, ConfigError),
-        ):
+        errors = {ZeroDivisionError: lambda *_: 1 / 0, ConfigError: lambda *_: {}}
+        for error, following in errors.items():
             with pytest.raises(error):
                 list(pipeline.loop(items(1), following))
             assert not np.any([*pipeline.state(0).values()])

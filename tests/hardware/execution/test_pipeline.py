@@ -24,11 +24,8 @@ from tests.hardware.fakes import (
     wait_for,
 )
 
-SKIP = graph(
-    [("a", ["x"]), ("b", ["a"]), ("c", ["b"]), ("d", ["c", "a"]), ("e", ["d", "x"])],
-    ["x"],
-    ["e", "b"],
-)
+OPS = [("a", ["x"]), ("b", ["a"]), ("c", ["b"]), ("d", ["c", "a"]), ("e", ["d", "x"])]
+SKIP = graph(OPS, ["x"], ["e", "b"])
 FIVE = [[0], [1], [2], [3], [4]]
 
 
@@ -61,9 +58,8 @@ def test_every_replica_has_a_thread_known_by_its_name_and_stage():
     ids=["chain", "skip", "output"],
 )
 def test_stages_work_at_the_same_time_whatever_skips_some(last, outputs):
-    net = graph(
-        [("a", ["x"]), ("b", ["a"]), ("c", ["b"]), ("d", ["c"]), ("e", last)], ["x"], outputs
-    )
+    ops = [("a", ["x"]), ("b", ["a"]), ("c", ["b"]), ("d", ["c"]), ("e", last)]
+    net = graph(ops, ["x"], outputs)
     meeting = threading.Barrier(5)
 
     def meet(stage, item):

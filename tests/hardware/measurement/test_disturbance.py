@@ -96,8 +96,6 @@ def test_a_container_that_tells_nothing_is_named(monkeypatch, tmp_path):
 
 
 def test_of_many_disturbed_profiles_two_are_described_and_the_others_counted():
-    profiles = [
-        Profile(f"cores:{core}", (1.0,), (0.0,), disturbances=("load",)) for core in range(4)
-    ]
+    profiles = [Profile(f"cores:{n}", (1.0,), (0.0,), disturbances=("load",)) for n in range(4)]
     assert len(doubts(profiles[:3])) == 3
     assert doubts(profiles)[2:] == ["so were 2 other profiles"]

@@ -61,9 +61,7 @@ class Clock:
 @pytest.mark.parametrize(
     ("pauses", "sent"), [((), {100}), ((50,), {200}), ((50, 150), range(150, 160))]
 )
-def test_a_moment_in_which_the_machine_does_nothing_is_not_the_fault_of_a_rate(
-    monkeypatch, pauses, sent
-):
+def test_a_moment_of_a_machine_that_stands_still_is_no_fault_of_a_rate(monkeypatch, pauses, sent):
     clock, numbers = Clock(), itertools.count()
     monkeypatch.setattr(open_loop, "time", clock)
 

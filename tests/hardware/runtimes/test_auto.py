@@ -96,9 +96,7 @@ def test_a_split_by_hand_has_the_fastest_runtime_for_each_stage(model, monkeypat
     assert api.fastest_runtimes(model, split.stages, HERE) == (TVM, TVM)
 
 
-def test_a_cut_that_one_runtime_can_make_is_legal_and_of_one_alone_names_the_nearest(
-    model, monkeypatch
-):
+def test_a_cut_one_runtime_can_make_is_legal_and_of_one_alone_names_the_nearest(model, monkeypatch):
     names, alone = [op.name for op in model.graph.ops], replace(model, runtime_name=ONNXRUNTIME)
     monkeypatch.setattr(OnnxruntimeRuntime, "keep_together", (tuple(range(len(names))),))
     assert len(model.split([["first"]]).stages) == 2

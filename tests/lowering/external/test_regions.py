@@ -71,9 +71,7 @@ def test_patterns_come_from_tvms_registry_by_prefix(save, reference):
 
 
 @pytest.mark.parametrize(("merge", "layers"), [(True, [1, 2]), (False, [1, 1, 1])])
-def test_neighbours_in_a_stage_of_an_export_become_one_region_if_they_may(
-    load, reference, tmp_path, merge, layers
-):
+def test_neighbours_in_an_exported_stage_are_one_region(load, reference, tmp_path, merge, layers):
     model = load(row(), merge=merge)
     model.split([["r0"]]).export(tmp_path)
     nets.judge(model, autosplit.load(tmp_path))

@@ -84,10 +84,8 @@ def together(nets_and_weights):
     """One net of many: to every name of a tensor the number of its net is added."""
     parts, weights = [], {}
     for number, (text, arrays) in enumerate(nets_and_weights):
-        named = re.sub(
-            r"\b(?!int64|int32|uint8|float|to\b|axis\b)[a-z]\w*", rf"\g<0>_{number}", text
-        )
-        parts.append(re.fullmatch(r"\((.*)\) => \((.*)\) \{(.*)\}", named).groups())
+        new = re.sub(r"\b(?!int64|int32|uint8|float|to\b|axis\b)[a-z]\w*", rf"\g<0>_{number}", text)
+        parts.append(re.fullmatch(r"\((.*)\) => \((.*)\) \{(.*)\}", new).groups())
         weights |= {f"{name}_{number}": array for name, array in arrays.items()}
     ports, outputs, bodies = zip(*parts, strict=True)
     text = f"g ({', '.join(ports)}) => ({', '.join(outputs)}) {{ {' '.join(bodies)} }}"

@@ -33,14 +33,7 @@ _is_loaded = False
 Array = np.ndarray[Any, Any]
 Precision = Literal["f32", "bf16"]  # OpenVINO's names
 # Beginnings of the lines that precede the reason in the text of an OpenVINO error.
-_PREAMBLE = (
-    "Exception from",
-    "Check '",
-    "FrontEnd API failed",
-    "Model wasn't",
-    "Summary:",
-    "While",
-)
+_PREAMBLE = ("Exception from", "Check '", "FrontEnd API", "Model wasn't", "Summary:", "While")
 
 
 class OpenvinoStage(SubmodelStage):

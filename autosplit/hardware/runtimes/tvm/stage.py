@@ -51,11 +51,7 @@ class RpcStage(Stage):
     """
 
     def __init__(
-        self,
-        connection: ServerConnection,
-        key: str,
-        write: Callable[[Path], object],
-        spec: StageSpec,
+        self, connection: ServerConnection, key: str, write: Callable[[Path], Any], spec: StageSpec
     ) -> None:
         self._output_count = len(spec.outputs)
         self._connection: Any = connection  # None once the stage is closed

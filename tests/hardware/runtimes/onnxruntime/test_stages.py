@@ -21,9 +21,7 @@ from tests.nets import onnxruntime_outputs
 
 @pytest.fixture
 def load(save):
-    return lambda proto, **options: autosplit.load_model(
-        save(proto), runtime="onnxruntime", **options
-    )
+    return lambda proto, **more: autosplit.load_model(save(proto), runtime="onnxruntime", **more)
 
 
 def test_kernels_of_one_node_are_kept_together_and_a_cut_between_them_is_refused(load):
@@ -96,9 +94,8 @@ def test_large_weights_lie_beside_a_stage_and_are_checked(load, tmp_path, monkey
 
 
 def test_a_stage_of_an_old_file_is_a_valid_model(load):
-    proto = nets.net(
-        "g (float[4,4] w, float[2,4] x) => (float[2,4] y) { y = MatMul(x, w) }", {"w": (4, 4)}
-    )
+    text = "g (float[4,4] w, float[2,4] x) => (float[2,4] y) { y = MatMul(x, w) }"
+    proto = nets.net(text, {"w": (4, 4)})
     proto.ir_version = 3
     model = load(proto)
     onnx.checker.check_model(model.runtime.submodel(model.stage_source.whole_stage))
