@@ -9,6 +9,7 @@ from typing import Any
 
 from autosplit.errors import ConfigError, line_of
 from autosplit.extras import tvm
+from autosplit.hardware.devices import processor
 from autosplit.hardware.devices.device import Cores, Cuda, Device, RayCores
 
 _PROCESSOR = ("target.llvm_get_system_cpu", "target.llvm_get_system_triple")
@@ -130,7 +131,10 @@ def toolchain() -> str:
 
 def _host() -> dict[str, Any]:
     cpu = tvm.target.codegen.llvm_get_system_cpu()
-    return _best(tvm.target.Target({"kind": "llvm", "mcpu": cpu}))
+    best = _best(tvm.target.Target({"kind": "llvm", "mcpu": cpu}))
+    # A hypervisor may hide features that all processors of this name have.
+    hidden = processor.missing_features(tvm.target.Target(best))
+    return best | {"mattr": [f"-{name}" for name in hidden]} if hidden else best
 
 
 def _best(target: Any) -> dict[str, Any]:

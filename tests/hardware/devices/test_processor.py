@@ -41,6 +41,7 @@ ARM = '{"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "neoverse-n1"}'
         ([SMALL], "llvm -mcpu=x86-64 -mattr=+avx", ("avx",)),
         ([f"{SMALL} avx", SMALL], "llvm -mcpu=x86-64 -mattr=+avx", ("avx",)),  # unlike cores
         (["fp asimd evtstrm crc32 atomics asimdrdm asimdhp fphp"], ARM, ("dotprod",)),
+        ([f"{SMALL} avx"], None, ()),  # a hypervisor hides the rest
         ([], V3, ()),  # a system that lists nothing
         (["pni"], "c", ()),
     ],
@@ -54,20 +55,20 @@ LACKS = "the split was exported for x86-64-v3, this processor lacks avx2, bmi, b
 
 
 @ON_X86
-def test_an_export_for_another_processor_is_one_line(export, said, cpuinfo):
+def test_code_for_another_processor_is_refused_in_one_line(export, said, cpuinfo, save):
     cpuinfo(f"{SMALL} avx")
     export.edit(lambda d: d["environment"].update(target=V3))
     code, line = said("bench", export.folder)
     assert (code, line[: len(LACKS)]) == (3, LACKS)
+    code, line = said("profile", save(nets.residual()), "--runtime", "tvm", "--target", V3)
+    assert (code, line.split(",")[0]) == (2, "this processor lacks avx2")
 
 
 FOREIGN = "llvm -mtriple=aarch64-linux-gnu"
 
 
 @ON_X86
-def test_a_foreign_stage_is_refused_on_local_cores_and_sent_to_its_server(
-    save, tmp_path, monkeypatch
-):
+def test_a_foreign_stage_is_refused_here_and_sent_to_its_server(save, tmp_path, monkeypatch):
     """The first stage is for an ARM server; the linker joins the bytes of objects."""
     linked, for_arm = [], tmp_path / "out"
 

@@ -10,14 +10,14 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from autosplit.errors import ModelError
+from autosplit.errors import ConfigError, ModelError
 from autosplit.extras import relax, tvm
 from autosplit.files import atomic_write
 from autosplit.graph import Op
 from autosplit.hardware import cache
 from autosplit.hardware.codegen.link import ENTRY, Linker, large_weights
 from autosplit.hardware.codegen.target import spelled, toolchain
-from autosplit.hardware.devices import rpc
+from autosplit.hardware.devices import processor, rpc
 from autosplit.hardware.devices.device import Cores, Device, LocalDevice, Rpc, on_its_machine
 from autosplit.hardware.execution.stage_spec import StageSpec
 from autosplit.hardware.measurement.results import Profile
@@ -60,6 +60,11 @@ class TvmRuntime(Runtime):
         for device in devices:
             kernels = self.source.kernels.on(device)
             if isinstance(device, LocalDevice):
+                target = self.source.kernels.target_on(device)
+                # Code with features that are not there would end the process.
+                if missing := processor.missing_features(target.host or target):
+                    problem = f"this processor lacks {', '.join(missing)} of the target"
+                    raise ConfigError(f"{problem} of '{device}'; give another one, or none")
                 kernels.module  # noqa: B018  the property links and loads the kernels
 
     def stages(self, spec: StageSpec, devices: Sequence[Device]) -> list[Stage]:
