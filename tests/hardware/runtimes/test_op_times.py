@@ -5,15 +5,18 @@ import numpy as np
 import pytest
 
 import autosplit
+from autosplit.extras import tvm
 from autosplit.hardware.codegen.kernels import DeviceKernels
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.measurement.results import Profile
+from autosplit.hardware.profiling.timing import on_cores
 from autosplit.hardware.runtimes.onnx.node_groups import TimeShares
 from autosplit.hardware.runtimes.onnx.runtime import calibrated
 from autosplit.hardware.runtimes.onnxruntime import runtime as onnxruntime
 from autosplit.hardware.runtimes.openvino import runtime as openvino
 from autosplit.hardware.runtimes.openvino.stage import compile_model
 from autosplit.hardware.runtimes.registry import ONNXRUNTIME, OPENVINO
+from autosplit.hardware.runtimes.tvm import profile as of_tvm
 from tests import nets
 
 HERE = devices.along(1)[0]
@@ -56,13 +59,17 @@ def test_executed_nodes_compute_every_op_of_the_original(net):
     assert {i for i, op in enumerate(model.graph.ops) if op.flops > 1e4} <= computed
 
 
-def test_single_ops_are_timed_without_the_swaps_of_layouts_at_cuts(branches, monkeypatch):
+def test_single_ops_are_timed_on_all_cores_without_the_swaps_at_cuts(branches, monkeypatch):
     kernels = branches.kernels.on(HERE)
     ops = {name: symbol for name, symbol in kernels.symbols.items() if "swap" not in name}
     assert ops != kernels.symbols
     monkeypatch.setattr(DeviceKernels, "on", lambda *_: replace(kernels, symbols=ops))
-    profile = branches.runtime_of("tvm")._profile_single_ops(HERE, 0.05)
+    counts, real, threads = set(), of_tvm._sample, tvm.get_global_func("runtime.NumThreads")
+    monkeypatch.setattr(of_tvm, "_sample", lambda *what: counts.add(threads()) or real(*what))
+    cores = devices.Cores(devices.available()[:2])
+    profile = on_cores(cores, lambda: branches.runtime_of("tvm")._profile_single_ops(cores, 0.05))
     assert 0 < max(profile.op_ms) < math.inf
+    assert counts == {len(cores.numbers)}
 
 
 @pytest.mark.parametrize("runtime", [ONNXRUNTIME, OPENVINO])

@@ -190,6 +190,7 @@ class TvmRuntime(Runtime):
                 tvm_device = connection.tvm_device
                 vm = relax.VirtualMachine(library.module, connection.tvm_devices)
             else:
+                device.bind_kernels()
                 module = linker.link(functions, merge=False)
                 vm, tvm_device = local_machine(module, device), device.tvm_device()
             times = profile.single_ops(linker, stages, functions, item, vm, tvm_device, seconds)
