@@ -28,8 +28,8 @@ from autosplit.lowering.layout.order import as_swap, swap_name, to_last
 ENTRY = "main"
 # TVM hashes the constants of a program, which makes linking slow from about so many bytes on.
 LARGE = 1 << 16
-# TVM's block builders form one stack, whichever thread they belong to.
-_BUILDING = threading.Lock()
+# TVM's block builders, which import models too, form one stack for all threads.
+BUILDING = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Linker:
         its inputs instead of containing them.
         """
         module = self.kernels.module
-        with _BUILDING:
+        with BUILDING:
             return self._executable(functions, [module] if module else [], merge, weights)
 
     def write(self, functions: Mapping[str, StageSpec], file: Path) -> None:
@@ -65,7 +65,7 @@ class Linker:
         names.update(swap_name(tensor.dtype) for tensor in graph.tensors.values())
         symbols = {kernels.symbols[name] for name in names if name in kernels.symbols}
         built = [kernels.built] if kernels.built is not None else []
-        with _BUILDING:
+        with BUILDING:
             module = relax.VMExecutable(self._executable(functions, built))
         module.export_library(
             str(file),

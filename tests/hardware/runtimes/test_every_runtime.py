@@ -116,6 +116,14 @@ def test_an_exported_part_runs(model, tmp_path):
         assert compare(loaded.run(items), live.run(items)).equal
 
 
+def test_several_threads_load_models_at_once(branches):
+    printed_to = sys.stdout
+    with ThreadPoolExecutor(4) as threads:
+        models = list(threads.map(autosplit.load_model, [branches.path] * 8))
+    assert all(model.graph == branches.graph for model in models)
+    assert sys.stdout is printed_to
+
+
 def test_an_unknown_runtime_and_what_only_tvm_can_use_are_refused(save):
     file = save(nets.residual())
     with pytest.raises(ConfigError, match="runtime 'tensorrt' is unknown"):
