@@ -17,8 +17,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import filelock
 import numpy as np
 
+from autosplit.errors import MachineError, explained
 from autosplit.extras import meta_schedule as ms
 from autosplit.extras import tvm
 from autosplit.graph import FusedGraph
@@ -55,16 +57,20 @@ def tune(
 ) -> Iterator[Tuned]:
     """Tune one kernel after the other, except those the database knows; yields each outcome.
 
-    ``samples`` is the average number of schedules to try. ``work`` is the arithmetic of each kernel
-    for one item: heavy kernels get more. A record is on disk when its outcome is yielded, so an
-    interrupted run can be continued. ``is_over`` ends it early. Raises as ``database`` does.
+    ``samples`` is the average number of schedules to try: more of a kernel with more ``work`` for
+    an item. A record is on disk when its outcome is yielded. ``is_over`` ends the tuning early.
+    Raises as ``database`` does, and MachineError while another process tunes into the folder.
     """
-    records = database(folder, create=True)
-    tries = shares({name: (work or {}).get(name, 0.0) for name in functions}, samples)
-    for position, (name, function) in enumerate(functions.items()):
-        if is_over():
-            return
-        yield _tune_one(name, function, target, records, tries[name], seed + position)
+    database(folder, create=True)
+    with explained(MachineError, f"another process tunes into '{folder}'; give another folder"):
+        alone = filelock.FileLock(folder / "writer.lock").acquire(blocking=False)
+    with alone:  # each writer numbers the workloads by itself: two would mix up their records
+        records = database(folder, create=True)
+        tries = shares({name: (work or {}).get(name, 0.0) for name in functions}, samples)
+        for position, (name, function) in enumerate(functions.items()):
+            if is_over():
+                return
+            yield _tune_one(name, function, target, records, tries[name], seed + position)
 
 
 def shares(work: Mapping[str, float], samples: int) -> dict[str, int]:
@@ -113,11 +119,8 @@ def _tune_one(
             after = _time(fastest.sch.mod, target, arguments)
             if after < before:
                 workload, trace = records.commit_workload(module), fastest.sch.trace
-                records.commit_tuning_record(
-                    ms.database.TuningRecord(
-                        trace, workload, [after / 1e3], target, fastest.args_info
-                    )
-                )
+                values = trace, workload, [after / 1e3], target, fastest.args_info
+                records.commit_tuning_record(ms.database.TuningRecord(*values))
                 return Tuned(name, _known(before), after, len(candidates))
     note = "no sample was faster" if candidates else "it has no schedule to vary"
     return Tuned(name, _known(before), _known(before), len(candidates), note)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit import api
-from autosplit.errors import ConfigError
+from autosplit.errors import ConfigError, MachineError
 from autosplit.hardware.codegen import tuning
 from autosplit.hardware.codegen.schedules import RECORDS, database
 from autosplit.hardware.codegen.tuning import MOST, shares, tune, work_of
@@ -67,6 +67,12 @@ def test_a_time_limit_ends_before_the_next_kernel(small, tmp_path):
     model = api.load_model(small)
     tuned = tune(model.lowered.kernels, model.kernels.target, tmp_path / "db", is_over=lambda: True)
     assert list(tuned) == []
+
+
+def test_two_processes_do_not_tune_into_one_folder(tmp_path):
+    with pytest.raises(MachineError, match=r"process tunes into '.*'; give another folder"):
+        list(tune({"kernel": None}, None, tmp_path, is_over=lambda: list(tune({}, None, tmp_path))))
+    assert list(tune({}, None, tmp_path)) == []
 
 
 def test_a_damaged_database_is_one_line(tmp_path):
