@@ -119,6 +119,15 @@ def test_a_worker_survives_a_flood_and_an_exception_and_its_grandchild_dies_with
     require_end(pid)
 
 
+def test_a_fork_that_closes_its_copy_of_a_worker_does_not_end_it(start):
+    worker = start()
+    if (child := os.fork()) == 0:
+        worker.close()
+        os._exit(0)
+    assert os.waitpid(child, 0) == (child, 0)
+    assert worker.call(ECHO, 30) == [1, 2]
+
+
 def test_a_job_has_its_time_for_each_phase(start):
     worker = start()
     worker.call(ECHO, 30)
