@@ -45,8 +45,11 @@ def link_shared(
 def write_object(module: Any, file: Path) -> None:
     """Write a compiled module of TVM as an object file. Raises OSError where the disk refuses.
 
-    LLVM ends the process where it cannot write to a file, so it writes to memory first.
+    LLVM ends the process where it cannot write to a file, so on Linux it writes to memory first.
     """
+    if not hasattr(os, "memfd_create"):
+        module.write_to_file(str(file), "o")
+        return
     with os.fdopen(os.memfd_create("object"), "rb") as memory:
         module.write_to_file(f"/proc/self/fd/{memory.fileno()}", "o")
         file.write_bytes(memory.read())

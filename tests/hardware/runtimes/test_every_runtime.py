@@ -39,6 +39,15 @@ def model(runtime, branches):
     return replace(branches, runtime_name=runtime)
 
 
+@pytest.mark.parametrize("runtime", EXACT)
+def test_a_system_that_lacks_what_only_linux_has_profiles(save, runtime, monkeypatch, tmp_path):
+    monkeypatch.setenv("AUTOSPLIT_CACHE", str(tmp_path))
+    for name in ("memfd_create", "posix_fallocate", "sched_getaffinity", "sched_setaffinity"):
+        monkeypatch.delattr(os, name)
+    model = autosplit.load_model(save(nets.residual()), runtime=runtime)
+    assert max(model.profile(HERE[0], 0.01).op_ms) > 0
+
+
 def test_a_single_number_stays_one(save, runtime):
     kinds = ["int8", "int16", "uint8", "int32", "bool"]
     types = [onnx.TensorProto.DataType.Value(kind.upper()) for kind in kinds]

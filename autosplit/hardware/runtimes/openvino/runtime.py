@@ -112,9 +112,10 @@ class OpenvinoRuntime(SubmodelRuntime):
             return request
 
         with model_file.temporary(submodel) as file:
-            # First in a process of its own, where a crash of OpenVINO does no harm.
-            with closing(ProcessStage(file, spec, cores, self.precision)) as stage:
-                stage.run(arrays)
+            # On Linux first in a process of its own, where a crash of OpenVINO does no harm.
+            if can_pin():
+                with closing(ProcessStage(file, spec, cores, self.precision)) as stage:
+                    stage.run(arrays)
             for _ in range(_SAMPLES):
                 compiled = compile_model(file, cores, self.precision, PERF_COUNT=True)
                 request = on_cores(cores, lambda: infer_for(seconds / _SAMPLES))
