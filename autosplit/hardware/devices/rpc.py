@@ -16,6 +16,7 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,6 @@ from autosplit.hardware.devices.device import Device, Rpc
 from autosplit.hardware.devices.session import Session, open_session
 
 RETURN_S = 120.0  # how long to wait for a server that was lost to come back
-
-
-class Library:
-    """A library that a server has loaded, and keeps as long as this object is referenced."""
-
-    def __init__(self, module: Any) -> None:
-        self.module = module
 
 
 class ServerConnection:
@@ -48,9 +42,7 @@ class ServerConnection:
             # TVM has no time limit of its own for a call.
             _limit_silence(self._socket, devices.SILENCE_S)
             weakref.finalize(self, self._socket.close)
-        self._lock = threading.Lock()
-        self._file_count = 0
-        self._libraries = weakref.WeakValueDictionary[str, Library]()
+        self._numbers = count(1)  # of the files that were sent
         self.tvm_device = self._session.device(device.kind, device.number)
         # Any function that computes nothing and is in every TVM.
         self._ping = self._session.get_function("runtime.NumThreads")
@@ -85,14 +77,6 @@ class ServerConnection:
                 raise self._lost("it was asked for its target") from None
             return None
 
-    def load(self, key: str, write: Callable[[Path], object]) -> Library:
-        """Load the library that ``write`` makes, unless one with the same key is still loaded."""
-        with self._lock:
-            library = self._libraries.get(key)
-            if library is None:
-                library = self._libraries[key] = Library(self._send(write))
-            return library
-
     @contextlib.contextmanager
     def guarded(self, activity: str) -> Iterator[None]:
         """Turn any error of the block into a StageError, which says whether the server was lost."""
@@ -107,11 +91,11 @@ class ServerConnection:
                 f"device '{self.device}' failed while {activity}: {line_of(error, last=True)}"
             ) from error
 
-    def _send(self, write: Callable[[Path], object]) -> Any:
+    def load(self, write: Callable[[Path], object]) -> Any:
+        """Load the library that ``write`` makes; it stays there while the result is referenced."""
         with tempfile.TemporaryDirectory(prefix="autosplit-rpc-") as folder:
             # A loader takes two libraries of one name for the same one, even after a removal.
-            self._file_count += 1
-            file = Path(folder) / f"stage{self._file_count}.so"
+            file = Path(folder) / f"stage{next(self._numbers)}.so"
             write(file)
             with self.guarded("a stage was loaded"):
                 self._session.upload(str(file), target=file.name)

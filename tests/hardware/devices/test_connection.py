@@ -61,23 +61,19 @@ def writes(content):
     return lambda file: file.write_bytes(content)
 
 
-def test_a_library_in_use_is_sent_once_a_key_and_leaves_no_file(connection, server):
-    one, again, two = (connection.load(key, writes(key.encode())) for key in "aab")
-    assert one is again
-    assert (one.module, two.module) == (("module", b"a"), ("module", b"b"))
+def test_each_library_has_a_name_of_its_own_and_leaves_no_file(connection, server):
+    loaded = [connection.load(writes(content)) for content in (b"a", b"a")]
+    assert loaded == [("module", b"a")] * 2
     assert server.log == ["upload stage1.so", "upload stage2.so"]
     assert server.files == {}
-    del one, again
-    connection.load("a", writes(b"a"))
-    assert len(server.log) == 3
 
 
 def test_a_library_that_does_not_load_is_a_failed_stage_and_leaves_no_file(connection, server):
     text = "'rpc:host:9090' failed while a stage was loaded: undefined symbol: f"
     with pytest.raises(StageError, match=text):
-        connection.load("a", writes(b"bad"))
+        connection.load(writes(b"bad"))
     assert server.files == {}
-    assert connection.load("a", writes(b"good")).module == ("module", b"good")
+    assert connection.load(writes(b"good")) == ("module", b"good")
 
 
 def test_a_server_that_went_away_is_lost_whatever_the_error(connection, server):
@@ -111,9 +107,7 @@ def slowly(result):
     return result
 
 
-def test_two_threads_open_one_connection_and_send_a_module_once(connection, monkeypatch, server):
-    at_once(lambda: connection.load("a", lambda file: slowly(file.write_bytes(b"one"))))
-    assert server.log == ["upload stage1.so"]
+def test_two_threads_open_one_connection(monkeypatch, server):
     monkeypatch.setattr(rpc, "open_session", lambda device, wait_s: slowly(Session(server)))
     first, second = at_once(lambda: rpc.connect(HERE))
     assert first is second

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -14,9 +14,8 @@ from autosplit.errors import ConfigError, ModelError
 from autosplit.extras import relax, tvm
 from autosplit.files import atomic_write
 from autosplit.graph import Op
-from autosplit.hardware import cache
 from autosplit.hardware.codegen.link import ENTRY, Linker, large_weights
-from autosplit.hardware.codegen.target import spelled, toolchain
+from autosplit.hardware.codegen.target import toolchain
 from autosplit.hardware.devices import processor, rpc
 from autosplit.hardware.devices.device import Cores, Device, LocalDevice, Rpc, on_its_machine
 from autosplit.hardware.execution.stage_spec import StageSpec
@@ -79,15 +78,7 @@ class TvmRuntime(Runtime):
             weights = large_weights(self.source.lowered, spec) if is_here else ()
             module = linker.link({ENTRY: spec}, weights=weights)
             return VmStage(module, device, [w.value for w in weights])
-        functions = {ENTRY: spec}
-        key = self._key(linker, functions)
-        return RpcStage(rpc.connect(device), key, partial(linker.write, functions), spec)
-
-    def _key(self, linker: Linker, functions: Mapping[str, StageSpec]) -> str:
-        """The key of a library loaded on a server: a digest of everything it depends on."""
-        code = [(name, s.ops, s.inputs, s.outputs) for name, s in functions.items()]
-        symbols = sorted(linker.kernels.symbols.values())
-        return cache.digest(self.source.sha256, spelled(linker.target), repr(code), *symbols)
+        return RpcStage(rpc.connect(device), partial(linker.write, {ENTRY: spec}), spec)
 
     def _linker(self, device: Device) -> Linker:
         kernels = self.source.kernels
@@ -125,8 +116,7 @@ class TvmRuntime(Runtime):
                 with tempfile.TemporaryDirectory(prefix="autosplit-load-") as private:
                     copy = shutil.copyfile(file, Path(private, file.name))
                     return VmStage(tvm.runtime.load_module(str(copy)), device)
-            copy_library = partial(shutil.copyfile, file)
-            return RpcStage(rpc.connect(device), spec.sha256, copy_library, spec)
+            return RpcStage(rpc.connect(device), partial(shutil.copyfile, file), spec)
 
         return closed_on_error(map(loaded, devices))
 
@@ -184,11 +174,10 @@ class TvmRuntime(Runtime):
         with ExitStack() as guarded:
             if isinstance(device, Rpc):
                 connection = rpc.connect(device)
-                key = self._key(linker, functions)
-                library = connection.load(key, partial(linker.write, functions))
+                library = connection.load(partial(linker.write, functions))
                 guarded.enter_context(connection.guarded("it was profiled"))
                 tvm_device = connection.tvm_device
-                vm = relax.VirtualMachine(library.module, connection.tvm_devices)
+                vm = relax.VirtualMachine(library, connection.tvm_devices)
             else:
                 device.bind_kernels()
                 module = linker.link(functions, merge=False)

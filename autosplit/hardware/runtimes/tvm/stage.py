@@ -46,18 +46,18 @@ class VmStage(Stage):
 class RpcStage(Stage):
     """Implements Stage on a TVM RPC server; the calling thread only waits for the server.
 
-    ``write`` writes the stage's library, which is not sent if the server has loaded one of the same
-    ``key``. Tensors are sent with every item. Results are arrays in this machine's memory.
+    ``write`` writes the stage's library. Tensors are sent with every item. Results are arrays in
+    this machine's memory.
     """
 
     def __init__(
-        self, connection: ServerConnection, key: str, write: Callable[[Path], Any], spec: StageSpec
+        self, connection: ServerConnection, write: Callable[[Path], Any], spec: StageSpec
     ) -> None:
         self._output_count = len(spec.outputs)
         self._connection: Any = connection  # None once the stage is closed
-        self._library: Any = connection.load(key, write)
+        self._library: Any = connection.load(write)
         with connection.guarded("a stage was set up"):
-            self._machine: Any = relax.VirtualMachine(self._library.module, connection.tvm_devices)
+            self._machine: Any = relax.VirtualMachine(self._library, connection.tvm_devices)
             self._inputs = [empty(port, connection.tvm_device) for port in spec.inputs]
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
