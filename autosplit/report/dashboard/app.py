@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import socket
 import sys
+import threading
 import time
 from importlib import resources
 from typing import Any
@@ -95,24 +96,29 @@ def http_server(app: WSGIApplication, host: str, port: int) -> Any:
 
 
 class _StudyCopy:
-    """The study in memory, brought up to date at most every ``REFRESH`` seconds."""
+    """The study in memory, brought up to date at most every ``REFRESH`` seconds by one thread."""
 
     def __init__(self, reader: StudyReader) -> None:
         self._reader, self._report = reader, ""
+        self._lock = threading.Lock()
         self._updated, self._last_error = time.monotonic(), ""
         self._app: WSGIApplication
         self._update()
 
     def current_app(self) -> WSGIApplication:
         """The application for one request."""
-        if time.monotonic() - self._updated >= REFRESH:
-            # Meanwhile other requests are answered from the previous copy.
-            self._updated = time.monotonic()
+        is_due = time.monotonic() - self._updated >= REFRESH
+        # While one thread updates, other requests are answered from the previous copy.
+        if is_due and self._lock.acquire(blocking=False):
             try:
                 self._update()
                 self._last_error = ""
             except AutosplitError as error:
+                # the previous copy is still served
                 self._print_once(str(error))
+            finally:
+                self._updated = time.monotonic()
+                self._lock.release()
         return self._app
 
     def _update(self) -> None:
