@@ -584,6 +584,7 @@ def test_a_hint_may_be_a_json_document(tmp_path, as_json):
     [
         (sound(), "triton", "the export has 3 stages"),
         (one_stage("tvm"), "triton", "'triton' does not run stages in tvm"),
+        ({**one_stage(), "model": sound()["model"] | {"states": {"h": "n"}}}, "ray", "the states"),
         (one_stage(), "ovms", "'ovms' does not run stages in onnxruntime"),
         (one_stage(dtype="float8_e4m3fn"), "triton", "float8_e4m3fn, which cannot be served; use"),
     ],

@@ -18,7 +18,7 @@ _ONGOING = 5  # requests of a replica at once, Ray's default
 def hint(document: Manifest, server: str) -> str:
     """The configuration of the model for one of ``HINTS``.
 
-    Raises ConfigError for several stages, and for a runtime that the server does not have.
+    Raises ConfigError for several stages, states, and a runtime that the server does not have.
     """
     runtime = document.stages[0].runtime
     backend = package_of(runtime)
@@ -27,6 +27,8 @@ def hint(document: Manifest, server: str) -> str:
             f"the export has {len(document.stages)} stages, which '{server}' cannot run as a "
             "pipeline; serve it with `autosplit serve`"
         )
+    if document.model.states:
+        raise ConfigError(f"'{server}' would not keep the states of streams; use `autosplit serve`")
     if backend == TVM or (server == "ovms" and backend != OPENVINO):
         raise ConfigError(f"'{server}' does not run stages in {runtime}; use `autosplit serve`")
     return HINTS[server](document)
