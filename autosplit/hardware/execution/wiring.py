@@ -13,6 +13,7 @@ from pydantic import PositiveInt
 from autosplit.errors import SplitError
 from autosplit.graph import FusedGraph, State
 from autosplit.hardware.execution.stage_spec import Port, StageSpec, StageState
+from autosplit.hardware.runtimes.arrays import dtype_of
 
 CALLER = -1  # stands for the caller, which sends the model's inputs, among the stage numbers
 
@@ -64,7 +65,7 @@ class Wiring:
     def first_states(self) -> dict[str, Any]:
         """The initial value of each state, by its input. Arrays of zeros are read-only."""
         states = [state for stage in self.stages for state in stage.states]
-        zeros = {s.input: np.broadcast_to(np.zeros((), s.dtype), s.shape) for s in states}
+        zeros = {s.input: np.broadcast_to(np.zeros((), dtype_of(s.dtype)), s.shape) for s in states}
         return {name: self.initial.get(name, zero) for name, zero in zeros.items()}
 
 
