@@ -9,16 +9,16 @@ import pytest
 ROOT = Path(__file__).parents[1]
 # Lower the number when a room has fewer lines. All lines of the Python files count.
 MOST = {
-    "autosplit/cuts autosplit/planner": 3_734,
-    "autosplit/study": 3_839,
-    "autosplit/frontend": 3_669,
+    "autosplit/cuts autosplit/planner": 3_729,
+    "autosplit/study": 3_783,
+    "autosplit/frontend": 3_640,
     "autosplit/lowering": 3_006,
-    "autosplit/hardware": 11_030,
-    "autosplit/deploy": 2_742,
-    "autosplit/report autosplit/cli autosplit/zoo": 5_586,
-    "autosplit": 35_220,
+    "autosplit/hardware": 11_013,
+    "autosplit/deploy": 2_728,
+    "autosplit/report autosplit/cli autosplit/zoo": 5_479,
+    "autosplit": 34_989,
     "studies": 3_944,
-    "tests": 23_995,
+    "tests": 23_788,
 }
 
 

@@ -96,8 +96,10 @@ class MainReader:
                 raise ModelError(
                     f"output {i} of '{ENTRY}' is a tuple inside a tuple; return a flat one"
                 )
-            is_new = field is not None and field not in names
-            names.append(field if is_new else unused(f"{field or 'output'}.{i}", self._used_names))
+            if field is None or field in names:
+                names.append(unused(f"{field or 'output'}.{i}", self._used_names))
+            else:
+                names.append(field)
         return tuple(names)
 
 
