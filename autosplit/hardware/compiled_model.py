@@ -19,8 +19,8 @@ from autosplit.hardware import native_log
 from autosplit.hardware.batches import require_batchable
 from autosplit.hardware.cluster import nodes
 from autosplit.hardware.cluster.pipeline import pipeline_of, remote_stage
+from autosplit.hardware.codegen import link
 from autosplit.hardware.codegen.kernels import DeviceKernels
-from autosplit.hardware.codegen.link import BUILDING
 from autosplit.hardware.codegen.schedules import RECORDS
 from autosplit.hardware.codegen.target import spelled, target_of
 from autosplit.hardware.devices import device as devices
@@ -447,8 +447,8 @@ class CompiledModel(StageSource):
         by_device = device_targets(targets or {})
         path = Path(model) if isinstance(model, str | Path) else None
         static_shapes = {name: tuple(shape) for name, shape in (shapes or {}).items()}
-        # No decorator: Ray could not send the method to another node.
-        with BUILDING, native_log.hidden():
+        # Ray sends this function to nodes: it cannot send a decorated one, or one that has a lock.
+        with link.BUILDING, native_log.hidden():
             phases.report(f"importing {path.name if path else 'the model'}")
             source = importing.read(
                 path or model, static_shapes, trust_kernels=trust_kernels, batch=batch
