@@ -6,7 +6,10 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-_RANDOM = ("Bernoulli", "Multinomial", "Random")  # how the names of ops that draw begin
+_RANDOM = frozenset({
+    "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
+    "RandomUniformLike",
+})  # fmt: skip
 
 
 def inner_graphs(node: Any) -> Iterator[Any]:
@@ -64,4 +67,4 @@ def modules_of(node: Any) -> tuple[str, ...]:
 def draws_at_random(node: Any) -> bool:
     """Whether a node, or one in a graph inside it, draws random numbers."""
     inner = (child for graph in inner_graphs(node) for child in graph.node)
-    return node.op_type.startswith(_RANDOM) or any(map(draws_at_random, inner))
+    return node.op_type in _RANDOM or any(map(draws_at_random, inner))

@@ -174,8 +174,9 @@ def _decompositions(program: Any) -> dict[Any, Any]:
     if not any(map(_is_lacking, program.graph.nodes)):
         return {}
     table, aten = torch.export.default_decompositions(), torch.ops.aten
-    for f in (torch.atleast_1d, torch.atleast_2d, torch.atleast_3d):
-        table[getattr(aten, f.__name__).Sequence] = lambda parts, f=f: list(map(f, parts))
+    table[aten.atleast_1d.Sequence] = lambda parts: list(map(torch.atleast_1d, parts))
+    table[aten.atleast_2d.Sequence] = lambda parts: list(map(torch.atleast_2d, parts))
+    table[aten.atleast_3d.Sequence] = lambda parts: list(map(torch.atleast_3d, parts))
     table[aten.copy.default] = _copy
     table[aten.div.Tensor_mode] = table[aten.div.Scalar_mode] = _quotient
     table[aten.scaled_dot_product_attention.default] = _attention
