@@ -59,7 +59,7 @@ from studies.benchmarks.result import write as write_json
 from studies.benchmarks.serving_simulation import LIMIT
 from tests.nets import net as built
 
-TURNS = 3  # of the export and the best rival, since a few pauses of a machine decide a p99
+TURNS = 7  # of the export and the best rival, since a few pauses of a machine decide a p99
 LARGE = ("bert", "bvlc_alexnet", "mlp", "transformer", "vgg19", "zfnet512")  # large matrices
 STEP = 0.03  # the relative error of the search for the goodput
 RUNTIMES = ("onnxruntime", "openvino")  # of the rivals
