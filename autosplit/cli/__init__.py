@@ -139,7 +139,8 @@ class _Parser(argparse.ArgumentParser):
 
     def _print_message(self, message: str, file: object = None) -> None:
         """Print help or version like any result: argparse would ignore a full disk."""
-        output.emit_text(message)
+        output.write(message)
+        output.flush()
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):

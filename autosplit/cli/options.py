@@ -179,12 +179,9 @@ def _above_zero(quantity: str, text: str) -> float:
     return value
 
 
-_milliseconds = partial(_above_zero, "number of milliseconds")
-
-
 def delay(text: str) -> float:
     """A number of milliseconds, which may be 0."""
-    return 0.0 if re.fullmatch(r"0+(\.0*)?", text) else _milliseconds(text)
+    return 0.0 if re.fullmatch(r"0+(\.0*)?", text) else _above_zero("number of milliseconds", text)
 
 
 TYPES: dict[str, Any] = {
@@ -195,7 +192,7 @@ TYPES: dict[str, Any] = {
     "batch": batches,
     "cores": partial(_number, "cores"),
     "delay": delay,
-    "p99": _milliseconds,
+    "p99": partial(_above_zero, "number of milliseconds"),
     "queue": partial(_number, "items"),
     "rate": partial(_above_zero, "number of items a second"),
     "replicas": partial(_numbers, "replicas"),

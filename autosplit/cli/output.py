@@ -89,13 +89,8 @@ def drop_unwritten() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def emit_text(text: str) -> None:
-    """Print a text of our own, such as help, unchanged and at once."""
-    _write(text)
-    flush()
-
-
-def _write(text: str) -> None:
+def write(text: str) -> None:
+    """Print a text of our own, such as help, unchanged."""
     erase_progress()
     with _to_standard_output():
         sys.stdout.write(text)
@@ -115,7 +110,7 @@ def _to_standard_output() -> Iterator[None]:
 
 def emit_line(text: object) -> None:
     """Print a line of the result; on a terminal it is wrapped between words."""
-    _write(_broken(printable(text), sys.stdout) + "\n")
+    write(_broken(printable(text), sys.stdout) + "\n")
 
 
 def emit(form: str, document: Any, shown: str | Iterable[str | Table]) -> None:
@@ -143,7 +138,7 @@ def emit_json(document: Mapping[str, Any] | Sequence[Any]) -> None:
 
     # JSON in ASCII escapes every control character but DEL.
     text = json.dumps(to_jsonable_python(document, inf_nan_mode="null"), indent=1)
-    _write(text.replace("\x7f", r"\u007f") + "\n")
+    write(text.replace("\x7f", r"\u007f") + "\n")
 
 
 def _emit_csv(table: Table) -> None:
@@ -165,6 +160,6 @@ def emit_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
         emit_line(title)
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     text, hidden = fitted(columns, texts, room)
-    _write(text)
+    write(text)
     if hidden:
         emit_line(f"no room for: {', '.join(hidden)}; widen the terminal or give -f json")

@@ -41,15 +41,9 @@ def run(args: argparse.Namespace) -> None:
     # time.monotonic: setting the system clock must not end the tuning.
     end = start + args.timeout if args.timeout is not None else float("inf")
     results = []
-    for result in tuning.tune(
-        kernels,
-        model.kernels.target,
-        args.output,
-        args.samples,
-        args.seed,
-        lambda: time.monotonic() > end,
-        tuning.work_of(model.graph),
-    ):
+    work = tuning.work_of(model.graph)
+    settings = model.kernels.target, args.output, args.samples, args.seed
+    for result in tuning.tune(kernels, *settings, lambda: time.monotonic() > end, work):
         results.append(result)
         seconds_each = (time.monotonic() - start) / len(results)
         times = f"{_ms(result.before_ms)} to {_ms(result.after_ms)} ms"

@@ -224,10 +224,8 @@ def schema() -> dict[str, Any]:
 
 def results_parts(results: SplitResults) -> dict[str, Any]:
     """The fields of a manifest that say what is known of the split."""
-    names = ("baselines", "verdict", "streams", "load")
+    names = ("measured", "baselines", "verdict", "streams", "load")
     parts: dict[str, Any] = {name: vars(results)[name] for name in names}
-    if results.measured:
-        parts["measured"] = vars(results.measured)
     if results.predicted is not None:
         parts["predicted"] = {"period_ms": results.predicted}
     return parts

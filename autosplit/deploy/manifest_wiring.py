@@ -33,12 +33,9 @@ def wired(document: Manifest) -> Wiring:
     if (names or document.model.variants) and document.batch > 1:
         what = "state" if names else "variants"
         raise _misfit(f"a batch of {document.batch} items has no {what}")
+    ours = [(port.name, port.dtype) for port in document.model.inputs]
     for name, variant in document.model.variants.items():
-        ours, theirs = (
-            [(port.name, port.dtype) for port in inputs]
-            for inputs in (document.model.inputs, variant.inputs)
-        )
-        if ours != theirs:
+        if [(port.name, port.dtype) for port in variant.inputs] != ours:
             raise _misfit(f"variant '{name}' has other inputs than the model")
     results = [
         (end.output, part.tensor)

@@ -104,8 +104,7 @@ def _cuda() -> Check:
         remedy = "devices such as cuda:0 need a TVM that was built with CUDA"
         return Check("cuda", False, "not in this TVM", remedy, needed=False)
     # TVM has no function that counts them.
-    devices = [tvm.cuda(n) for n in range(16)]
-    count = sum(1 for device in devices if device.exist)
+    count = sum(bool(tvm.cuda(number).exist) for number in range(16))
     remedy = "" if count else "see nvidia-smi"
     return Check("cuda", count > 0, f"{count} devices", remedy, needed=False)
 

@@ -44,9 +44,8 @@ def _encoder(net: Builder, name: str, x: str, bias: str, width: int) -> str:
     x = net.norm(f"{name}.norm1", net.op("Add", f"{name}.residual1", x, attended), width)
     hidden = net.linear(f"{name}.expand", x, (width, 2 * width))
     scaled = net.op("Mul", f"{name}.gelu.scaled", hidden, "gelu.scale")
-    shifted = net.op(
-        "Add", f"{name}.gelu.shifted", net.op("Erf", f"{name}.gelu.erf", scaled), "one"
-    )
+    curved = net.op("Erf", f"{name}.gelu.erf", scaled)
+    shifted = net.op("Add", f"{name}.gelu.shifted", curved, "one")
     gate = net.op("Mul", f"{name}.gelu.gate", shifted, "gelu.half")
     gated = net.op("Mul", f"{name}.gelu", hidden, gate)
     hidden = net.linear(f"{name}.reduce", gated, (2 * width, width))

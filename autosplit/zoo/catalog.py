@@ -54,9 +54,9 @@ def describe(name: str) -> Net:
     """Describe a net without making its weights; raises as ``make`` does."""
     model, weights = _skeleton(name)
     size = 4 * sum(math.prod(shape) for shape in weights.values())
-    return Net(
-        name, _values(model.graph.input), _values(model.graph.output), len(model.graph.node), size
-    )
+    graph = model.graph
+    inputs, outputs = tuple(map(_value, graph.input)), tuple(map(_value, graph.output))
+    return Net(name, inputs, outputs, len(graph.node), size)
 
 
 def make(name: str, seed: int = 0) -> Any:
@@ -138,9 +138,6 @@ def _without_weights(onnx: Any, model: Any) -> onnx_builder.Net:
     return model, weights
 
 
-def _values(infos: Any) -> tuple[dict[str, Any], ...]:
-    values = []
-    for info in infos:
-        shape = tuple(dim.dim_value for dim in info.type.tensor_type.shape.dim)
-        values.append({"name": info.name, "shape": shape, "dtype": "float32"})
-    return tuple(values)
+def _value(info: Any) -> dict[str, Any]:
+    shape = tuple(dim.dim_value for dim in info.type.tensor_type.shape.dim)
+    return {"name": info.name, "shape": shape, "dtype": "float32"}

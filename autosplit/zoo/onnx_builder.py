@@ -29,10 +29,9 @@ class Builder:
         self, kind: str, name: str, *inputs: str, outputs: Sequence[str] = (), **attributes: Any
     ) -> str:
         """Add a node; its only output has the node's name unless ``outputs`` says otherwise."""
-        self.nodes.append(
-            helper.make_node(kind, inputs, outputs or [name], name=name, **attributes)
-        )
-        return (outputs or [name])[0]
+        outputs = outputs or [name]
+        self.nodes.append(helper.make_node(kind, inputs, outputs, name=name, **attributes))
+        return outputs[0]
 
     def weight(self, name: str, *shape: int) -> str:
         """Declare a float weight, to be drawn later."""
@@ -55,10 +54,8 @@ class Builder:
             self.nodes[-1].output[0] = last
         ends = values(self.inputs), values(self.outputs)
         graph = helper.make_graph(self.nodes, name, *ends, initializer=self.constants)
-        opset = [helper.make_opsetid("", _OPSET)]
-        model = helper.make_model(
-            graph, ir_version=_IR, opset_imports=opset, producer_name="autosplit"
-        )
+        versions = {"ir_version": _IR, "opset_imports": [helper.make_opsetid("", _OPSET)]}
+        model = helper.make_model(graph, producer_name="autosplit", **versions)
         return model, self.weights
 
     def conv(

@@ -64,10 +64,9 @@ def test_auto_leaves_out_the_runtime_that_differs(branches, tmp_path, monkeypatc
     assert main(["verify", str(file.parent)]) == 0
 
 
-@pytest.mark.parametrize("cause", ["the disk is full", "onnxruntime cannot be imported"])
-def test_no_other_cause_skips_the_comparison(branches, tmp_path, monkeypatch, cause):
-    monkeypatch.setattr(exporting, "LoadedPipeline", Mock(side_effect=MachineError(cause)))
-    with pytest.raises(MachineError, match=cause):
+def test_no_other_cause_skips_the_comparison(branches, tmp_path, monkeypatch):
+    monkeypatch.setattr(exporting, "LoadedPipeline", Mock(side_effect=MachineError("disk full")))
+    with pytest.raises(MachineError, match="disk full"):
         branches.split([["first"]]).export(tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -6,8 +6,6 @@ import pytest
 from autosplit.deploy import manifest, manifest_file
 from autosplit.deploy.manifest_wiring import wired
 from autosplit.errors import ConfigError
-from autosplit.hardware.execution.stage_spec import Port
-from autosplit.hardware.execution.wiring import Connection
 from tests.deploy.exports import SOUND, add_state, port, put, sound
 
 
@@ -131,20 +129,6 @@ def test_more_replicas_than_any_machine_has_are_refused_however_they_are_shared(
 def test_a_name_that_stays_inside_is_taken():
     for name in ("a.so", "stage 0.so", ".hidden", "..a", "ü 🌲"):
         assert check(put(sound(), "stages.0.file", name)).stages[0].file == name
-
-
-def test_the_wiring_is_that_of_the_connections():
-    wiring = check(sound())
-    assert wiring.inputs == (Port("x", (2, 3), "float32"),)
-    assert [p.name for p in wiring.outputs] == ["b", "y"]
-    assert [[p.name for p in s.inputs] for s in wiring.stages] == [["x"], ["a", "x"], ["b", "c"]]
-    assert wiring.connections[0] == Connection("x", "x", (0, 1), ())
-    assert wiring.connections[2] == Connection("b", (0, 1), (2,), ("b",))
-
-
-def test_a_state_is_wired_to_the_ports_of_its_stage():
-    add_state(document := sound())
-    assert [stage.state_places for stage in check(document).stages] == [(), ((2, 1),), ()]
 
 
 def test_a_tensor_nobody_reads_does_no_harm():

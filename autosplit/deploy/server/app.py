@@ -108,14 +108,17 @@ class Server:
     def _answers(self) -> dict[str, tuple[tuple[str, ...], Answer]]:
         """The methods that each path allows, and the function that answers them."""
         get, post = ("GET", "HEAD"), ("POST",)
+        extensions = ["binary_tensor_data", "sequence"]
+        server = {"name": "autosplit", "version": VERSION, "extensions": extensions}
+        about = {"name": self.name, "versions": ["1"], "platform": "autosplit", **self._ports}
         paths: dict[str, tuple[tuple[str, ...], Answer]] = {
-            "/v2": (get, self._server),
-            "/v2/health/live": (get, self._live),
+            "/v2": (get, partial(self._fixed, server)),
+            "/v2/health/live": (get, partial(self._fixed, {"live": True})),
             "/v2/health/ready": (get, self._ready),
             "/metrics": (get, self._metrics),
         }
         for model in (f"/v2/models/{self.name}", f"/v2/models/{self.name}/versions/1"):
-            paths[model] = (get, self._model)
+            paths[model] = (get, partial(self._fixed, about))
             paths[f"{model}/ready"] = (get, self._ready)
             paths[f"{model}/infer"] = (post, partial(self._counted, self._infer))
         if self._decoder:
@@ -132,19 +135,12 @@ class Server:
         gc.freeze()
         return pipeline
 
-    async def _server(self, _: Request) -> Response:
-        extensions = ["binary_tensor_data", "sequence"]
-        return _json({"name": "autosplit", "version": VERSION, "extensions": extensions})
-
-    async def _live(self, _: Request) -> Response:
-        return _json({"live": True})
-
     async def _ready(self, _: Request) -> Response:
         is_ready = self._reloading is None
         return _json({"ready": is_ready}, 200 if is_ready else 503)
 
-    async def _model(self, _: Request) -> Response:
-        return _json({"name": self.name, "versions": ["1"], "platform": "autosplit", **self._ports})
+    async def _fixed(self, document: Mapping[str, Any], _: Request) -> Response:
+        return _json(document)
 
     async def _metrics(self, _: Request) -> Response:
         from starlette.responses import PlainTextResponse

@@ -26,9 +26,8 @@ def document(split: Split, after: Sequence[Sequence[str]]) -> dict[str, Any]:
     """
     graph = split.model.graph
     cut_documents, before = [], 0
-    for number, (names, cut) in enumerate(
-        zip(after, cuts.cuts_of(graph, split.stages), strict=False), 1
-    ):
+    pairs = zip(after, cuts.cuts_of(graph, split.stages), strict=False)
+    for number, (names, cut) in enumerate(pairs, 1):
         # Cuts are nested: ops of an earlier cut are not listed again.
         ops = [graph.ops[i] for i in cuts.members(cut & ~before)]
         tensors = [tensor(graph, name) for name in cuts.live(graph, cut)]

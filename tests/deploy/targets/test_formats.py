@@ -15,18 +15,6 @@ def test_an_unknown_format_is_refused_with_the_nearest(branches, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("name", "file"),
-    [("native", None), ("onnx", "pipeline.json"), ("cpp", "CMakeLists.txt"), ("ray", None)],
-)
-def test_a_format_adds_its_program_to_the_native_folder(export, name, file):
-    before = {file.name for file in export.folder.iterdir()}
-    add_program(export.folder, name)
-    added = {file.name for file in export.folder.iterdir()} - before
-    assert file in added or (file is None and not added)
-    assert manifest_file.read(export.folder).files
-
-
 def place(*devices):
     """A change: the stages are OpenVINO's, on some devices."""
 

@@ -29,15 +29,10 @@ def test_the_wiring_names_files_tensors_and_threads():
     document = exports.sound()
     document["stages"][1]["replicas"] = [{"device": "cores:0,1"}] * 2
     wiring = onnx_program.wiring(with_onnx(document))
-    assert wiring["pipeline"][1] == {
-        "stage1": {
-            "filename": "stage1.onnx",
-            "inputs": ["a", "x"],
-            "outputs": ["c"],
-            "session_options": {"intra_op_num_threads": 2},
-            "replicas": 2,
-        }
-    }
+    assert wiring["pipeline"][1]["stage1"] == {
+        "filename": "stage1.onnx", "inputs": ["a", "x"], "outputs": ["c"], "replicas": 2,
+        "session_options": {"intra_op_num_threads": 2},
+    }  # fmt: skip
 
 
 @pytest.fixture(params=["branches", "number", "amplifier"])

@@ -42,20 +42,16 @@ def run_stage(stage: dict[str, Any], items: Items, results: Items) -> None:
     results.put(None)
 
 
-def require_in_range(values: Any, name: str, least: int, most: int) -> None:
-    """Raise ValueError for a value out of range, such as an index beyond its axis."""
-    for value in (values.min(), values.max()):
-        if not least <= value <= most:
-            raise ValueError(f"input '{name}' holds {value}; its values are {least} to {most}")
-
-
 def read_items(items: Items) -> None:
-    """Put the items of standard input into the first queue."""
+    """Put the items of standard input into the first queue. Raises ValueError for a wrong index."""
     while data := sys.stdin.buffer.read(ITEM.itemsize):
         record = np.frombuffer(data, ITEM)[0]
         for port in WIRING["inputs"]:
-            if port.get("range") and record[port["name"]].size:
-                require_in_range(record[port["name"]], port["name"], *port["range"])
+            values, legal = record[port["name"]], port.get("range")
+            for value in (values.min(), values.max()) if legal and values.size else ():
+                if not legal[0] <= value <= legal[1]:
+                    bounds = f"its values are {legal[0]} to {legal[1]}"
+                    raise ValueError(f"input '{port['name']}' holds {value}; {bounds}")
         items.put({name: np.asarray(record[name], order="C") for name in ITEM.fields or ()})
     items.put(None)
 
