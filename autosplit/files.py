@@ -67,6 +67,13 @@ def require_path(path: Path) -> None:
         raise ConfigError(f"{str(path)!a} is no valid path ({error}); choose another") from error
 
 
+def require_other(file: Path, *inputs: str | Path | None) -> None:
+    """Raise ConfigError for a file to write that is one of the inputs, by whatever name."""
+    for each in filter(None, inputs):
+        if os.path.exists(file) and os.path.exists(each) and os.path.samefile(file, each):
+            raise ConfigError(f"'{file}' is read here; name another file to write")
+
+
 def open_regular(file: Path) -> BufferedReader:
     """Open a file for reading. Raises OSError for anything but a regular file, such as a pipe."""
     # Without O_NONBLOCK, opening a named pipe waits for a writer.

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from autosplit.cli import options, output
 from autosplit.deployment import Deployment
 from autosplit.errors import ConfigError
-from autosplit.files import open_regular
+from autosplit.files import open_regular, require_other
 from autosplit.graph import op_title
 from autosplit.hardware.devices import device
 from autosplit.hardware.devices.device import Device, available
@@ -139,6 +139,8 @@ def _refuse(args: argparse.Namespace, is_graph: bool) -> None:
         for name in names:
             if getattr(args, name):
                 raise ConfigError(f"--{name.replace('_', '-')} {reason}")
+    if args.save:
+        require_other(args.save, args.model)
 
 
 def _graph_costs(args: argparse.Namespace) -> _Asked:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 
 from autosplit.cli import options, output
+from autosplit.files import require_other
 
 OPTIONS = (
     *options.STUDY,
@@ -29,7 +30,9 @@ def run(args: argparse.Namespace) -> None:
     from autosplit.report.documents.study_reader import find_study
     from autosplit.report.html import page
 
-    with find_study(args.study, args.storage).open() as study:
+    reader = find_study(args.study, args.storage)
+    with reader.open() as study:
         record = read(study)
+    require_other(args.output, args.study, reader.file, args.trace)
     page.write(record, args.output, args.trace)
     output.emit(args.format, {"file": str(args.output)}, f"wrote {args.output}")

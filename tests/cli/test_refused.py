@@ -60,6 +60,9 @@ def folder(finished):
         ("bench nowhere --delay 5", 2, "--delay is for items that come by themselves; give --rate"),
         ("plan g.json --stages 2 -o out", 2, "--output writes stages, which a graph file has not"),
         ("plan g.json --stages 2 --save no/saved.json", 2, "saved.json: cannot be written"),
+        *((words, 2, "is read here; name another file to write") for words in (
+            "plan g.json --stages 2 --save g.json", "plan net.onnx --stages 2 --save net.onnx",
+            "report net.toml -o net.toml", "report net.toml -o net.db")),
         *((f"plan g.json --cores 2 --{option}", 2, "give --stages instead of --cores")
           for option in ("assign", "allow-empty", "devices cores:0")),
         ("plan g.json --stages 2 --streams 2", 2, "give --cores instead of --stages"),
