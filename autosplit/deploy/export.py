@@ -21,7 +21,7 @@ from autosplit.deploy.stages import absent_device
 from autosplit.deploy.targets.formats import NATIVE, require_format, write_program
 from autosplit.deployment import Deployment, Stage
 from autosplit.errors import ConfigError, MismatchError
-from autosplit.files import require_path
+from autosplit.files import require_other, require_path
 from autosplit.frontend.importing import digest
 from autosplit.hardware.bench import isolated
 from autosplit.hardware.codegen.target import spelled
@@ -171,8 +171,7 @@ def _compared(
         tolerance=model.allowed_error,
         left_out=dict(left_out),
     )
-    absent = absent_device(document)
-    if absent:
+    if absent := absent_device(document):
         return part.model_copy(update={"absent": absent})
     phases.report("comparing the written files")
     with LoadedPipeline(document, folder) as pipeline:
@@ -185,8 +184,8 @@ def write_part(model: CompiledModel, ops: Sequence[int], file: Path) -> Path:
     """Write the convex set ``ops`` of a model as the library ``file``; returns the manifest.
 
     The manifest, that of a split with one stage, has the suffix .json and the ONNX submodel, if
-    there is one, .onnx. Raises ConfigError for a file name that one of those needs, or that is the
-    model's, MachineError where the disk refuses or nothing here can link.
+    there is one, .onnx. Raises ConfigError for a name that one of those needs, or under which there
+    is another file, MachineError where the disk refuses or nothing here can link.
     """
     require_path(file)
     suffix = model.runtime.suffix
@@ -195,9 +194,11 @@ def write_part(model: CompiledModel, ops: Sequence[int], file: Path) -> Path:
             f"the part cannot be written to '{file}', whose name its manifest needs; "
             f"name it {file.stem}{suffix}"
         )
-    written = [file, file.with_suffix(".json"), file.with_suffix(".onnx")]
-    if model.path and model.path.resolve() in [each.resolve() for each in written]:
-        raise ConfigError(f"a part called '{file}' would replace the model; choose another name")
+    for each in (file, file.with_suffix(".json"), file.with_suffix(".onnx")):
+        require_other(each, model.path)
+        # Where the library itself is not there, what has its name is somebody's own.
+        if each.exists() and not file.exists():
+            raise ConfigError(f"'{each}' was not written by `extract`; call the part otherwise")
     wiring = part(model.graph, ops, model.lowered.outputs)
     # The device only decides the target: the part runs wherever it is loaded.
     runtime, place = model.runtime_in_use, str(device.along(1)[0])

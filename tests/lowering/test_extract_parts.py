@@ -76,10 +76,12 @@ def test_a_boundary_inside_a_node_leaves_no_submodel_and_the_manifest_says_why(s
         assert len(pipeline.run([item])) == 1
 
 
-def test_a_part_is_no_json_file_and_does_not_replace_the_model(block, tmp_path):
-    for name in ("block.json", "block.onnx", "block", block.model.path.with_suffix(".so")):
-        with pytest.raises(ConfigError, match=r"block|would replace the model"):
+def test_a_part_is_no_json_file_and_replaces_no_other_file(block, tmp_path):
+    (tmp_path / "my.json").write_text("mine")
+    for name in ("block.json", "block.onnx", "block", block.model.path.with_suffix(".so"), "my.so"):
+        with pytest.raises(ConfigError, match=r"block|is read here|my.json' was not written"):
             block.export(tmp_path / name)
+    assert [*tmp_path.glob("my.*")] == [tmp_path / "my.json"]
 
 
 # convex sets of ops, against paths listed one by one
