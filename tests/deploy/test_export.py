@@ -1,6 +1,7 @@
 """An export runs elsewhere and describes itself; one that was changed is refused, never run."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -33,6 +34,13 @@ def test_a_folder_may_be_called_anything(branches, tmp_path):
     folder = tmp_path / "-o" / "with spaces" / "ünïcödé 🌲" / 'it\'s "quoted"'
     branches.split([["first"]]).export(folder)
     judge(branches, autosplit.load(folder))
+
+
+def test_a_model_may_lie_in_a_folder_whose_name_is_no_text(branches, tmp_path):
+    (folder := tmp_path / os.fsdecode(b"\xff")).mkdir()
+    model = api.load_model(Path(shutil.copy(branches.path, folder)))
+    model.split([["first"]]).export(folder / "out")
+    assert "recorded in reference.npz" in verify(folder / "out").reference
 
 
 @pytest.fixture
