@@ -77,6 +77,7 @@ OPTIONS = (
 
 def run(args: argparse.Namespace) -> None:
     """Run the study and print it; export the best split where the study file says so."""
+    from autosplit.deploy.export_folder import require_replaceable
     from autosplit.report.documents.record import read
     from autosplit.report.documents.study import shown, written
     from autosplit.study.config.assumed import MODEL_SUFFIXES, study_file_for
@@ -95,6 +96,8 @@ def run(args: argparse.Namespace) -> None:
     dashboard: Thread | None = None
     with contextlib.ExitStack() as stack:
         try:
+            if config.export:
+                require_replaceable(Path(config.export))
             check_linker(config, output.note)
             # Nothing else is shown until the first kernels are compiled.
             output.note("reading the model and compiling its ops")
@@ -111,11 +114,14 @@ def run(args: argparse.Namespace) -> None:
         if args.open:
             dashboard = _open_dashboard(url, opened.study.study_name)
         run_study(opened)
-        # With the bench still open: its worker has the kernels.
-        folder = export_best_split(opened)
-    record, exported = read(opened.study), str(folder) if folder else None
-    document = written(record, url) | ({"export": exported} if folder else {})
-    output.emit(args.format, document, shown(record, exported))
+        folder = None
+        try:
+            # With the bench still open: its worker has the kernels.
+            folder = export_best_split(opened)
+        finally:  # the study has its verdict even where it cannot be exported
+            record, exported = read(opened.study), str(folder) if folder else None
+            document = written(record, url) | ({"export": exported} if folder else {})
+            output.emit(args.format, document, shown(record, exported))
     if args.format != "json":
         output.note("next:")
         commands = _next_commands(args, opened, folder)

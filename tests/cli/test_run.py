@@ -146,3 +146,11 @@ def test_every_measured_split_failing_is_no_success(study, capsys, monkeypatch):
     assert "3 of" not in failed(capsys, 1, "run", study)
     assert "no trial succeeded" in failed(capsys, 1, "run", study, "--trials", "9")
     assert broken.call_count == 5  # of which most have failed
+
+
+def test_an_export_that_fails_costs_neither_the_study_nor_its_verdict(study, capsys):
+    Path("split.json").write_text("{}")
+    assert "was not written by an export" in failed(capsys, 2, "run", study, "-o", ".")
+    assert not Path("net.db").exists()
+    assert main(["run", study, "-o", "other"]) == 2  # simulated hardware has nothing to export
+    assert capsys.readouterr().out.startswith("Replicate the whole model")
