@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,9 +23,11 @@ _MOST_BYTES = 64_000_000  # of the items, and of the states, that are recorded
 
 
 def write_arrays(arrays: Mapping[str, np.ndarray[Any, Any]], file: Path) -> ArraysPart:
-    """Write arrays by name; returns their entry in the manifest."""
-    with file.open("wb") as stream:
-        np.savez(stream, allow_pickle=False, **arrays)
+    """Write arrays by any name, unlike np.savez; returns their entry in the manifest."""
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
+                np.lib.format.write_array(stream, np.asanyarray(array), allow_pickle=False)
     return ArraysPart(file=file.name, sha256=sha256(file))
 
 

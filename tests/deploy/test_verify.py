@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 from autosplit.cli import main
-from autosplit.deploy.arrays import read_reference
+from autosplit.deploy.arrays import read_arrays, read_reference, write_arrays
 from autosplit.deploy.manifest import Manifest
 from autosplit.deploy.verify import verify
 from autosplit.errors import ConfigError, MachineError
@@ -129,14 +129,19 @@ def test_recorded_outputs_that_are_none_are_named(export, content, problem):
 
 
 def test_a_recorded_tensor_keeps_its_type_and_its_name_may_hold_slashes(tmp_path):
-    file, rounded = tmp_path / "reference.npz", np.ones(1, ml_dtypes.bfloat16)
+    rounded = np.ones(1, ml_dtypes.bfloat16)
     arrays = {"0/in/deep/x": np.ones(1), "0/out/deep/er/z": np.zeros(1), "0/out/y": rounded}
-    np.savez(file, **arrays)
-    recorded = {"reference": {"file": file.name, "sha256": sha256(file)}}
+    recorded = {"reference": write_arrays(arrays, tmp_path / "reference.npz")}
     document = Manifest.model_validate(sound("bfloat16") | recorded)
     expected, _ = read_reference(tmp_path, document, {})
     assert ([*expected.items[0]], [*expected.along[0]]) == (["deep/x"], ["deep/er/z", "y"])
     assert compare(expected.along, [{"deep/er/z": np.zeros(1), "y": rounded}]).equal
+
+
+def test_a_state_may_be_called_like_a_parameter_of_numpy(tmp_path):
+    arrays = dict.fromkeys(("file", "allow_pickle", "deep/h"), np.ones(2))
+    part = write_arrays(arrays, tmp_path / "states.npz")
+    assert read_arrays(tmp_path, part).keys() == arrays.keys()
 
 
 def test_special_values_show_a_stage_that_hides_nan(export, monkeypatch):
