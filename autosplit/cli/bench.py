@@ -24,6 +24,7 @@ from autosplit.units import between, digits, milliseconds
 
 if TYPE_CHECKING:
     from autosplit.deploy.verify import BenchResult
+    from autosplit.hardware.execution.stage_spec import StageSpec
 
 _LATENCY_ITEMS = 20
 OPTIONS = (
@@ -50,6 +51,17 @@ def run(args: argparse.Namespace) -> None:
         raise ConfigError("--chart draws latencies under load; give --rate or --p99 too")
     budget = Budget(seconds=args.seconds, latency_items=_LATENCY_ITEMS)
     result = bench(args.folder, budget, workload, args.streams)
+    document = {
+        **(_under_load(result.load, args.rate) if result.load else {}),
+        "period_ms": _distribution(result.period, result.gaps),
+        "latency_ms": _distribution(result.latency, result.latency.samples),
+        "items": result.items,
+        "warm_up": result.warm_up,
+        "stages": list(map(_stage, result.busy_ms, result.devices, result.wiring.stages)),
+        "disturbances": result.disturbances,
+    }
+    # First, since a file that cannot be written must not cost the measurement.
+    output.emit(args.format, document, _shown(result))
     if args.trace:
         names = [list(map(str, devices)) for devices in result.devices]
         trace.write(result.events, result.submitted, result.wiring, names, args.trace)
@@ -58,16 +70,6 @@ def run(args: argparse.Namespace) -> None:
 
         with atomic_write(args.chart) as temporary:
             temporary.write_bytes(latency_rate({"": result.load}).draw().render())
-    document = {
-        **(_under_load(result.load, args.rate) if result.load else {}),
-        "period_ms": _distribution(result.period, result.gaps),
-        "latency_ms": _distribution(result.latency, result.latency.samples),
-        "items": result.items,
-        "warm_up": result.warm_up,
-        "stages": list(map(_stage, result.busy_ms, result.devices, result.runtimes)),
-        "disturbances": result.disturbances,
-    }
-    output.emit(args.format, document, _shown(result))
 
 
 def _shown(result: BenchResult) -> Iterator[str | Table]:
@@ -80,7 +82,7 @@ def _shown(result: BenchResult) -> Iterator[str | Table]:
         for number, ms in enumerate(busy_ms):
             name = replica_name(stage, number, len(busy_ms))
             share = f"{100 * ms / period.median:.1f}"
-            rows.append((name, result.runtimes[stage], digits(ms), share))
+            rows.append((name, result.wiring.stages[stage].runtime, digits(ms), share))
     title = (
         f"period {milliseconds(period.median)}{between(period.low, period.high)}, "
         f"{digits(1e3 / period.median)} items/s, latency {milliseconds(latency.median)}"
@@ -120,8 +122,8 @@ def _distribution(spread: Spread, samples: Sequence[float]) -> dict[str, float]:
     return interval | _percentiles(samples)
 
 
-def _stage(busy_ms: Sequence[float], devices: Sequence[object], runtime: str) -> dict[str, Any]:
+def _stage(busy_ms: Sequence[float], devices: Sequence[object], spec: StageSpec) -> dict[str, Any]:
     """The busy time per item of a stage, and the part of each replica in it."""
     pairs = zip(devices, busy_ms, strict=True)
     replicas = [{"device": str(device), "busy_ms": ms} for device, ms in pairs]
-    return {"runtime": runtime, "busy_ms": sum(busy_ms), "replicas": replicas}
+    return {"runtime": spec.runtime, "busy_ms": sum(busy_ms), "replicas": replicas}

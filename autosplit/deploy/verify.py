@@ -54,7 +54,6 @@ class BenchResult:
     events: tuple[StageEvent, ...]
     submitted: tuple[float, ...]
     wiring: Wiring
-    runtimes: tuple[str, ...]
     disturbances: tuple[str, ...]
     load: LoadTest | None = None
 
@@ -95,7 +94,8 @@ def verify(
     if draw_seed < 0:
         raise ConfigError(f"--seed {draw_seed} is invalid; give 0 or more")
     file = _original_model(document, model)
-    asked = "--special" if special else "--items" if items else "" if seed is None else "--seed"
+    options = {"--special": special, "--items": items is not None, "--seed": seed is not None}
+    asked = next((option for option, is_given in options.items() if is_given), "")
     if asked and file is None:
         raise ConfigError(f"{asked} needs the original model; give it with --model FILE")
     draw = special_items if special else random_items
@@ -188,7 +188,6 @@ def bench(
         events,
         submitted,
         pipeline.wiring,
-        tuple(stage.runtime for stage in document.stages),
         reasons,
         test,
     )
