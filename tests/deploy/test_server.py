@@ -478,6 +478,13 @@ def test_a_response_is_read_as_what_was_written(dtype, shape, is_binary, number)
     np.testing.assert_array_equal(item["y"], array)
 
 
+def test_numbers_that_json_lacks_are_refused_as_json_alone():
+    results = [{"y": np.array([1.0, np.nan, np.inf])}]
+    with pytest.raises(ConfigError, match="ask for binary data"):
+        protocol.write(protocol.Request({}, {"y": False}), results, "net")
+    assert protocol.write(protocol.Request({}, {"y": True}), results, "net")
+
+
 @contextlib.contextmanager
 def served_by_command(folder, *words, **environment):
     """Triton's client of the command ``serve``, which is interrupted at the end."""

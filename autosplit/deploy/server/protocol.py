@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.errors import ConfigError, line_of
+from autosplit.errors import ConfigError, explained, line_of
 from autosplit.hardware.execution.stage_spec import Port
 from autosplit.hardware.execution.wiring import Variant
 from autosplit.hardware.runtimes.arrays import dtype_of
@@ -30,6 +30,7 @@ DTYPES = {
     "BF16": "bfloat16",
 }
 DATATYPES = {dtype: name for name, dtype in DTYPES.items()}
+_KNOWN = ", ".join(DTYPES)
 # By the kind of a datatype: the kinds that numpy may infer for its data, and the Python types.
 _KINDS: dict[str, tuple[str, set[type]]]
 _KINDS = {"b": ("b", {bool}), "i": ("iu", {int}), "u": ("iu", {int})}
@@ -123,7 +124,8 @@ def write(
     document = {"model_name": model, "model_version": "1", "outputs": tensors}
     if request.id:
         document["id"] = request.id
-    head = json.dumps(document).encode()
+    with explained(ConfigError, "some numbers are not finite; ask for binary data, not for JSON"):
+        head = json.dumps(document, allow_nan=False).encode()
     if not parts:
         return head, {"content-type": "application/json"}
     headers = {"content-type": "application/octet-stream", HEADER_LENGTH: str(len(head))}
@@ -138,8 +140,7 @@ def described(ports: Sequence[Port]) -> list[dict[str, Any]]:
 def datatype(port: Port) -> str:
     """The name of a port's type. Raises ConfigError where the protocol has none."""
     if port.dtype not in DATATYPES:
-        known = ", ".join(DTYPES)
-        raise ConfigError(f"'{port.name}' is {port.dtype}, which cannot be served; use {known}")
+        raise ConfigError(f"'{port.name}' is {port.dtype}, which cannot be served; use {_KNOWN}")
     return DATATYPES[port.dtype]
 
 
@@ -201,8 +202,7 @@ def _type(name: str, tensor: Mapping[str, Any]) -> tuple[np.dtype[Any], tuple[in
     try:
         dtype = dtype_of(DTYPES[datatype])  # type: ignore[index]
     except (KeyError, TypeError):
-        known = ", ".join(DTYPES)
-        problem = f"input '{name}' has the datatype {datatype!r}; those here are {known}"
+        problem = f"input '{name}' has the datatype {datatype!r}; those here are {_KNOWN}"
         raise ConfigError(problem) from None
     # The product of more sizes, or of larger ones, would take long.
     is_list = isinstance(shape, list) and len(shape) <= _MOST_DIMENSIONS
