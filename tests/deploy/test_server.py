@@ -27,7 +27,7 @@ from autosplit.errors import ConfigError, MachineError
 from autosplit.hardware.execution.stage_spec import Port
 from autosplit.hardware.execution.wiring import Variant
 from autosplit.zoo.catalog import cached
-from tests.deploy.exports import sound
+from tests.deploy.exports import put, sound
 from tests.hardware import fakes
 from tests.hardware.fakes import PATIENCE_S, graph, in_time, items, sequential, wait_for
 
@@ -555,11 +555,12 @@ def test_triton_reads_how_an_export_was_measured(batch):
         assert config.dynamic_batching.max_queue_delay_microseconds == 2500
 
 
-def test_names_are_texts_for_triton():
-    document = one_stage()
+def test_names_are_texts_for_triton_and_a_number_an_item_has_a_dimension():
+    document = put(one_stage(batch=4), "model.outputs.0.shape", [1])
     document["model"]["name"] = document["model"]["inputs"][0]["name"] = 'a"\\\n{} é'
-    config = triton_config(hinted(document, "triton"))
+    config = triton_config(text := hinted(document, "triton"))
     assert config.name == config.input[0].name == document["model"]["name"]
+    assert "dims: [ 1 ] reshape: { shape: [ ] } }" in text
 
 
 def test_openvino_model_server_reads_how_an_export_was_measured():
@@ -589,9 +590,10 @@ def test_a_hint_may_be_a_json_document(tmp_path, as_json):
 @pytest.mark.parametrize(
     ("document", "server", "line"),
     [
-        (sound(), "triton", "the export has 3 stages"),
+        (sound(), "triton", "'triton' runs one stage, not 3"),
         (one_stage("tvm"), "triton", "'triton' does not run stages in tvm"),
         ({**one_stage(), "model": sound()["model"] | {"states": {"h": "n"}}}, "ray", "the states"),
+        (put(one_stage(), "model.outputs.0.shape", []), "triton", "no scalars, such as 'b'; use"),
         (one_stage(), "ovms", "'ovms' does not run stages in onnxruntime"),
         (one_stage(dtype="float8_e4m3fn"), "triton", "float8_e4m3fn, which cannot be served; use"),
     ],

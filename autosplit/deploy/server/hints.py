@@ -20,13 +20,10 @@ def hint(document: Manifest, server: str) -> str:
 
     Raises ConfigError for several stages, states, and a runtime that the server does not have.
     """
-    runtime = document.stages[0].runtime
+    runtime, count = document.stages[0].runtime, len(document.stages)
     backend = package_of(runtime)
-    if len(document.stages) > 1:
-        raise ConfigError(
-            f"the export has {len(document.stages)} stages, which '{server}' cannot run as a "
-            "pipeline; serve it with `autosplit serve`"
-        )
+    if count > 1:
+        raise ConfigError(f"'{server}' runs one stage, not {count}; use `autosplit serve`")
     if document.model.states:
         raise ConfigError(f"'{server}' would not keep the states of streams; use `autosplit serve`")
     if backend == TVM or (server == "ovms" and backend != OPENVINO):
@@ -58,8 +55,11 @@ def _triton(document: Manifest) -> str:
 
 def _triton_port(port: Port, batch: int) -> str:
     # With a batch Triton adds the first axis itself, so the model's own file needs it dynamic.
-    sizes = ", ".join(map(str, port.shape[1:] if batch > 1 else port.shape))
-    return f"{{ name: {_text(port.name)} data_type: TYPE_{datatype(port)} dims: [ {sizes} ] }}"
+    shape = port.shape[1:] if batch > 1 else port.shape
+    if not port.shape:
+        raise ConfigError(f"'triton' has no scalars, such as '{port.name}'; use `autosplit serve`")
+    sizes = f"[ {', '.join(map(str, shape))} ]" if shape else "[ 1 ] reshape: { shape: [ ] }"
+    return f"{{ name: {_text(port.name)} data_type: TYPE_{datatype(port)} dims: {sizes} }}"
 
 
 def _text(name: str) -> str:
