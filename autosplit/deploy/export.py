@@ -15,7 +15,7 @@ from autosplit import phases
 from autosplit.deploy import manifest as m
 from autosplit.deploy import manifest_file
 from autosplit.deploy.arrays import write_arrays, write_reference
-from autosplit.deploy.export_folder import replace_export
+from autosplit.deploy.export_folder import replace_export, require_replaceable
 from autosplit.deploy.load import LoadedPipeline
 from autosplit.deploy.stages import absent_device
 from autosplit.deploy.targets.formats import NATIVE, require_format, write_program
@@ -65,6 +65,7 @@ def write_split(
     nothing here can link a stage file.
     """
     require_path(folder)
+    require_replaceable(folder)
     require_format(format)
     model = model.at_batch(deployment.batch)
     left_out: dict[str, str] = {}

@@ -72,7 +72,7 @@ def replace_export(folder: Path) -> Iterator[tuple[Path, str]]:
             # Two generations alternate: stage0.so, stage0-2.so, stage0.so again.
             yield Path(hidden), "-2" if old_files and "-2" not in " ".join(old_files) else ""
             _switch(Path(hidden), folder, old_files)
-    except Exception as error:
+    except BaseException as error:
         if is_new:
             with contextlib.suppress(OSError):
                 folder.rmdir()
