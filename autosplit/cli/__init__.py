@@ -155,10 +155,12 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 def _open_closed_streams() -> None:
-    """Open the null device for an output stream that the parent process has closed."""
+    """Open the null device for a stream that the parent closed; escape what encodings lack."""
     for stream in ("stdout", "stderr"):
         if getattr(sys, stream) is None:
             setattr(sys, stream, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+    with contextlib.suppress(AttributeError):  # an encoding may lack what a table has
+        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
 def _parser() -> argparse.ArgumentParser:

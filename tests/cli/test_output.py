@@ -23,14 +23,16 @@ def test_a_table_shows_title_columns_and_rows(capsys):
     assert shown.splitlines() == [title, "net       ms", "a        1.5", "b [red]   10"]
 
 
-def test_csv_has_the_tables_alone(capsys):
+def test_csv_has_the_tables_alone_and_any_encoding_will_do(capsys):
+    sys.stdout.reconfigure(encoding="ascii")
     assert main(["zoo", "list", "-f", "csv"]) == 0
     out = capsys.readouterr().out
     columns, *rows = csv.reader(out.splitlines())
     assert columns == ["net", "inputs", "outputs", "nodes", "weights MB"]
     assert [row[0] for row in rows] == list(catalog.EVERY)
+    output.emit_line("a … c")
     output.emit("csv", {}, "said of it")
-    assert capsys.readouterr() == ("", "said of it\n")
+    assert capsys.readouterr() == ("a \\u2026 c\n", "said of it\n")
 
 
 class Terminal(io.StringIO):

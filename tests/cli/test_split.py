@@ -67,5 +67,4 @@ def test_extract_names_the_files_that_it_writes(residual, tmp_path, as_json, as_
     words = residual, "--from", "conv1a", "--to", "out1", "-o", tmp_path / "b.so"
     written = [str(tmp_path / f"b.{end}") for end in ("so", "json", "onnx")]
     assert as_text("extract", *words).splitlines()[-3:] == written
-    document = as_json("extract", *words)
-    assert document["onnx"] == str(tmp_path / "b.onnx")
+    assert as_json("extract", *words)["onnx"] == str(tmp_path / "b.onnx")
