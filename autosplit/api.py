@@ -180,7 +180,7 @@ class Part:
             The path of the manifest, which ``autosplit.load`` takes.
 
         Raises:
-            ConfigError: The file name is needed by the manifest, or is that of the model.
+            ConfigError: The file name is needed by the manifest, or another file has it.
             MachineError: A file cannot be written, or no linker is installed.
 
         Example:

@@ -98,7 +98,7 @@ def require_replaceable(folder: Path) -> bool:
     """Whether an export is there, perhaps a damaged one. Raises for a folder that takes none."""
     if os.path.lexists(folder) and not os.access(f"{folder}/", os.W_OK):
         raise refused(folder, PermissionError(errno.EACCES, "not a folder that can be written"))
-    content = (folder / NAME).read_bytes().strip() if (folder / NAME).is_file() else b"{}"
+    content = (folder / NAME).read_bytes().strip() if os.path.isfile(folder / NAME) else b"{}"
     # A whole document of no format is somebody's own; a damaged manifest lacks its end.
     is_export = re.search(rb'"format"\s*:\s*\d', content) or not content.endswith((b"}", b"]"))
     if not is_export and os.path.lexists(folder / NAME):
