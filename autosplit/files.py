@@ -58,9 +58,9 @@ def refused(path: Path, error: OSError, remedy: str = REMEDY) -> MachineError:
 
 
 def require_path(path: Path) -> None:
-    """Raise ConfigError for an invalid path: with a null character or a lone surrogate."""
+    """Raise ConfigError for an invalid path: with a null character, or not in UTF-8."""
     try:
-        os.lstat(path)
+        os.lstat(str(path.absolute()).encode())  # a runtime opens no other name
     except OSError:  # a path that does not exist yet
         return
     except ValueError as error:
@@ -69,8 +69,8 @@ def require_path(path: Path) -> None:
 
 def require_other(file: Path, *inputs: str | Path | None) -> None:
     """Raise ConfigError for a file to write that is one of the inputs, by whatever name."""
-    for each in filter(None, inputs):
-        if os.path.exists(file) and os.path.exists(each) and os.path.samefile(file, each):
+    for each in inputs:
+        if each and os.path.exists(file) and os.path.exists(each) and os.path.samefile(file, each):
             raise ConfigError(f"'{file}' is read here; name another file to write")
 
 

@@ -64,7 +64,8 @@ def write_split(
     the format cannot run, MachineError where the disk refuses, the reference is not installed or
     nothing here can link a stage file.
     """
-    require_path(folder)
+    for path in filter(None, (folder, model.path)):
+        require_path(path)
     require_replaceable(folder)
     require_format(format)
     model = model.at_batch(deployment.batch)
@@ -139,7 +140,7 @@ def _write(
                 sha256=model.sha256,
                 inputs=of_item.inputs,
                 outputs=of_item.outputs,
-                file=bytes(model.path.absolute()).decode(errors="replace") if model.path else None,
+                file=str(model.path.absolute()) if model.path else None,
                 integers_below=dict(model.lowered.integers_below),
                 states={state.input: state.output for state in model.graph.states},
                 steps=wiring.steps,
@@ -204,8 +205,7 @@ def write_part(model: CompiledModel, ops: Sequence[int], file: Path) -> Path:
     # The device only decides the target: the part runs wherever it is loaded.
     runtime, place = model.runtime_in_use, str(device.along(1)[0])
     deployed = Stage.on(ops, runtime, (place,))
-    (spec,) = wiring.stages
-    stage = _write_stage(model, spec, deployed, file, _submodels(model, (runtime,)))
+    stage = _write_stage(model, wiring.stages[0], deployed, file, _submodels(model, (runtime,)))
     submodel = file.with_suffix(".onnx") if stage.onnx else None
     document = m.Manifest(
         model=m.ModelPart(
@@ -214,7 +214,7 @@ def write_part(model: CompiledModel, ops: Sequence[int], file: Path) -> Path:
             sha256=digest(submodel) if submodel else model.sha256,
             inputs=wiring.inputs,
             outputs=wiring.outputs,
-            file=bytes(submodel.resolve()).decode(errors="replace") if submodel else None,
+            file=str(submodel.resolve()) if submodel else None,
         ),
         stages=(stage,),
         **_common_parts(model, wiring),
