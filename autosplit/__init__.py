@@ -38,21 +38,16 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         remedy = "; use Split.deployment" if name == "ModelDeployment" else ""  # until 0.2.0
         raise AttributeError(f"module 'autosplit' has no attribute '{name}'{remedy}")
+    home: Any
     if name in ("load", "LoadedPipeline"):  # an export runs without importers and planner
-        from autosplit.deploy import load
-
-        return getattr(load, name)
-    if name == "Pipeline":
-        from autosplit.hardware.execution.pipeline import Pipeline
-
-        return Pipeline
-    if name == "Backend":
-        from autosplit.lowering.external.backend import Backend
-
-        return Backend
-    from autosplit import api
-
-    return getattr(api, name)
+        from autosplit.deploy import load as home
+    elif name == "Pipeline":
+        from autosplit.hardware.execution import pipeline as home
+    elif name == "Backend":
+        from autosplit.lowering.external import backend as home
+    else:
+        from autosplit import api as home
+    return getattr(home, name)
 
 
 def __dir__() -> list[str]:
