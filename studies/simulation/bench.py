@@ -114,7 +114,7 @@ class SimulatedBench(Bench):
         """The known time of every op on each device."""
         pairs = zip(self._device_names, cycle(self.costs.rows), strict=False)
         zeros = (0.0,) * len(self.costs.names)
-        return [Profile(name, row.times, zeros) for name, row in pairs]
+        return [Profile(name, row.times, zeros, NAME) for name, row in pairs]
 
     def links(self) -> Sequence[LinkCost]:
         """No links: ``cost_table`` has the transfers."""

@@ -32,7 +32,7 @@ def make_study(place, graph, name="fire", trials=12):
         "config": {"name": "fire", "objective": "throughput"},
         "graph": documents.graph_document(graph),
         "devices": list(DEVICES),
-        "profile": [documents.document_of(Profile(d, times, times)) for d in DEVICES],
+        "profile": [documents.document_of(Profile(d, times, times, "tvm")) for d in DEVICES],
         "bound_ms": 10.25,
         "baselines": [documents.document_of(b) for b in baselines],
         "verdict": {"choice": "replicate", "text": VERDICT},

@@ -146,9 +146,7 @@ class Study:
         profiles = [p for p in self.record.profile if p.batch == record.batch]
         try:
             for number, ops in enumerate(record.stages):
-                # A stored profile of one runtime may lack its name.
-                names = ("", *record.runtimes[number : number + 1])
-                rows = [profile for profile in profiles if profile.runtime in names]
+                rows = [p for p in profiles if p.runtime == record.runtimes[number]]
                 place = _place(record.devices[number][0], self.record.devices)
                 times |= {op: rows[place].op_ms[op] for op in ops}
             return tuple(times[op] for op in range(len(times)))
@@ -255,8 +253,7 @@ def stored_graph(document: Any) -> FusedGraph | None:
             for name, t in document["tensors"].items()
         }
         graph = build(str(document["name"]), ops, shapes, document["inputs"], document["outputs"])
-        # Older studies have no states.
-        states = [(s["input"], s["output"], s["tensor"]) for s in document.get("states", ())]
+        states = [(s["input"], s["output"], s["tensor"]) for s in document["states"]]
         tensors = [(output, tensor) for _, output, tensor in states]
         pairs = {name: output for name, output, _ in states}
         graph = replace(graph, states=match_states(graph, tensors, pairs))

@@ -103,12 +103,15 @@ def test_the_days_are_the_first_and_the_last():
 
 def test_each_stage_has_the_profile_of_its_device():
     times = [(1.0, 2.0, 3.0), (4.0, 5.0, 6.0)]
-    stored = study_of([], devices=["cores:0,1", "cores:0"], profile=[{"op_ms": t} for t in times])
+    profile = [{"op_ms": t, "runtime": "tvm"} for t in times]
+    stored = study_of([], devices=["cores:0,1", "cores:0"], profile=profile)
     study = read(stored)
     devices = (("cores:0",), ("cores:0,1", "cores:2,3"))
-    assert study.profile_of(trial(0, stages=((0, 1), (2,)), devices=devices)) == (4.0, 5.0, 3.0)
+    one = trial(0, stages=((0, 1), (2,)), devices=devices, runtimes=("tvm", "tvm"))
+    assert study.profile_of(one) == (4.0, 5.0, 3.0)
     # As many cores as a profiled device has.
-    assert study.profile_of(trial(0, stages=((0, 1, 2),), devices=(("cores:7",),))) == times[1]
+    one = trial(0, stages=((0, 1, 2),), devices=(("cores:7",),), runtimes=("tvm",))
+    assert study.profile_of(one) == times[1]
     assert study.profile_of(trial(0, stages=((0,), (1,)))) == ()
 
 
