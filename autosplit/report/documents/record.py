@@ -120,15 +120,12 @@ class Study:
         return "" if bound_ms is None else bound_text(bound_ms, period)
 
     def devices_of(self, trial: Trial) -> list[str]:
-        """The device of each stage of a trial, empty if it is not known."""
+        """The devices of each stage of a trial as text; empty if the database has none."""
         record = trial.record
         if max((*record.replicas, *record.threads), default=1) > 1:
             shapes = zip(record.replicas, record.threads, strict=True)
             return [f"{counted(r, 'replica')} with {counted(w, 'thread')}" for r, w in shapes]
-        if record.devices:
-            return [" and ".join(of_stage) for of_stage in record.devices]
-        count = max(len(record.stages), len(record.stage_ms))
-        return [*self.record.devices, *[""] * count][:count]
+        return [" and ".join(of_stage) for of_stage in record.devices]
 
     def title_of(self, op: str) -> str:
         """The display name of an op."""

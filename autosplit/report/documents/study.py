@@ -166,15 +166,14 @@ def stage_table(study: Study, trial: Trial) -> Table:
     period = trial.figures.period_ms
     slowest = (period.median if period else 0.0) or max([*trial.busy_ms, 1e-9])
     rows = []
-    for i, device in enumerate(study.devices_of(trial)):
-        ops = record.stages[i] if i < len(record.stages) else ()
-        last = [op_title(graph.ops[op]) if graph else f"op {op}" for op in ops[-1:]]
+    for i, (device, ops) in enumerate(zip(study.devices_of(trial), record.stages, strict=False)):
+        last = op_title(graph.ops[ops[-1]]) if graph else f"op {ops[-1]}"
         runtime = record.runtimes[i] if i < len(record.runtimes) else ""
         busy, share = "", ""
         if i < len(trial.busy_ms):
             busy, share = digits(trial.busy_ms[i]), f"{min(trial.busy_ms[i] / slowest, 1):.0%}"
         sent = _tensor_text(record.live[i : i + 1])
-        rows.append((i, device, runtime, len(ops) or "", *(last or [""]), busy, share, sent))
+        rows.append((i, device, runtime, len(ops), last, busy, share, sent))
     ends = ("last op", "busy ms an item", "of the period", "live tensors sent on")
     return Table("stages", ("stage", "device", "runtime", "ops", *ends), tuple(rows))
 
