@@ -55,7 +55,7 @@ def planned_baselines(costs: CostModel, stages: int) -> dict[str, Plan | None]:
     order = to_words([(1 << place) - 1 for place in range(problem.size + 1)], problem.size)
     equal, devices = [1.0] * stages, [0] * stages
     rules = {
-        "ops": (_counts(costs), equal, devices),
+        "ops": (_sums(costs, [1.0] * len(costs.names)), equal, devices),
         "params": (_sums(costs, costs.sizes), equal, devices),
         "FLOPs": (_sums(costs, costs.flops), equal, devices),
     }
@@ -71,7 +71,8 @@ def unlike_baselines(costs: CostModel, speeds: Sequence[float]) -> dict[str, Pla
     devices, or the largest memory comes first. The rules ignore limits: a plan may exceed them.
     OpenVINO's HETERO fills one device after another.
     """
-    counts, memory = _counts(costs), [kind.memory for kind in costs.kinds]
+    counts = _sums(costs, [1.0] * len(costs.names))
+    memory = [kind.memory for kind in costs.kinds]
     sizes = _sums(costs, costs.sizes)
     filled = _filled(memory, sum(sizes))
     equal, in_order = [1.0] * len(speeds), list(range(len(speeds)))
@@ -99,10 +100,6 @@ def _filled(memory: Sequence[float], size: float) -> list[float]:
             return [*parts, left]
         parts.append(room / _SPARE)
     return [*parts, size - sum(parts)]
-
-
-def _counts(costs: CostModel) -> list[float]:
-    return [float(ops.bit_count()) for ops in costs.contraction.groups]
 
 
 def _sums(costs: CostModel, values: Sequence[float]) -> list[float]:
