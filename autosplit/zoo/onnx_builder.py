@@ -79,3 +79,32 @@ class Builder:
         """A layer normalisation over the last axis."""
         scale, bias = self.weight(f"{name}.scale", width), self.weight(f"{name}.bias", width)
         return self.op("LayerNormalization", name, x, scale, bias, axis=-1)
+
+    def past(self, name: str, *shape: int) -> str:
+        """Declare the input of a state; the output ``present_NAME`` will be its next value."""
+        self.inputs[f"past_{name}"] = self.outputs[f"present_{name}"] = shape
+        return f"past_{name}"
+
+    def remember(self, name: str, x: str, shape: Shape, axis: int, new: int) -> str:
+        """Concatenate a state and ``x`` along an axis; the end of the result is the next state.
+
+        ``shape`` is that of the state, ``new`` the size of ``x`` along the axis.
+        """
+        joined = self.op("Concat", f"{name}.joined", self.past(name, *shape), x, axis=axis)
+        bounds = [
+            self.constant(f"{name}.start", INT64, [new]),
+            # Larger than any size: ONNX clamps it to the end of the axis.
+            self.constant(f"{name}.end", INT64, [2**31]),
+            self.constant(f"{name}.axis", INT64, [axis]),
+        ]
+        self.op("Slice", f"{name}.last", joined, *bounds, outputs=[f"present_{name}"])
+        return joined
+
+    def attention(self, name: str, query: str, key: str, value: str, width: int) -> str:
+        """Attention with the constant ``scale``, and a linear layer."""
+        key = self.op("Transpose", f"{name}.key.turned", key, perm=[0, 2, 1])
+        scores = self.op("MatMul", f"{name}.scores", query, key)
+        scaled = self.op("Mul", f"{name}.scaled", scores, "scale")
+        weights = self.op("Softmax", f"{name}.weights", scaled, axis=-1)
+        mixed = self.op("MatMul", f"{name}.mixed", weights, value)
+        return self.linear(f"{name}.out", mixed, (width, width))

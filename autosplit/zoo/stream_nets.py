@@ -7,45 +7,7 @@ from __future__ import annotations
 
 import math
 
-from autosplit.zoo.onnx_builder import FLOAT, INT64, Builder, Net
-from autosplit.zoo.weights import Shape
-
-
-class _StreamBuilder(Builder):
-    """A Builder that collects the inputs and outputs of states."""
-
-    def __init__(self, inputs: dict[str, Shape], outputs: dict[str, Shape]) -> None:
-        super().__init__(inputs, outputs)
-        self.constant("one", FLOAT, [1.0])
-
-    def past(self, name: str, *shape: int) -> str:
-        """Declare the input of a state; the output ``present_NAME`` will be its next value."""
-        self.inputs[f"past_{name}"] = self.outputs[f"present_{name}"] = shape
-        return f"past_{name}"
-
-    def remember(self, name: str, x: str, shape: Shape, axis: int, new: int) -> str:
-        """Concatenate a state and ``x`` along an axis; the end of the result is the next state.
-
-        ``shape`` is that of the state, ``new`` the size of ``x`` along the axis.
-        """
-        joined = self.op("Concat", f"{name}.joined", self.past(name, *shape), x, axis=axis)
-        bounds = [
-            self.constant(f"{name}.start", INT64, [new]),
-            # Larger than any size: ONNX clamps it to the end of the axis.
-            self.constant(f"{name}.end", INT64, [2**31]),
-            self.constant(f"{name}.axis", INT64, [axis]),
-        ]
-        self.op("Slice", f"{name}.last", joined, *bounds, outputs=[f"present_{name}"])
-        return joined
-
-    def attention(self, name: str, query: str, key: str, value: str, width: int) -> str:
-        """Scaled dot-product attention, and a linear layer."""
-        key = self.op("Transpose", f"{name}.key.turned", key, perm=[0, 2, 1])
-        scores = self.op("MatMul", f"{name}.scores", query, key)
-        scaled = self.op("Mul", f"{name}.scaled", scores, "scale")
-        weights = self.op("Softmax", f"{name}.weights", scaled, axis=-1)
-        mixed = self.op("MatMul", f"{name}.mixed", weights, value)
-        return self.linear(f"{name}.out", mixed, (width, width))
+from autosplit.zoo.onnx_builder import FLOAT, Builder, Net
 
 
 def amplifier(layers: int = 12, channels: int = 64, frames: int = 256) -> Net:
@@ -54,7 +16,7 @@ def amplifier(layers: int = 12, channels: int = 64, frames: int = 256) -> Net:
     They are dilated and gated as in WaveNet (van den Oord et al., 2016).
     """
     shape = (1, channels, frames)
-    net = _StreamBuilder({"sound": shape}, {"amplified": shape})
+    net = Builder({"sound": shape}, {"amplified": shape})
     x = "sound"
     for layer in range(layers):
         dilation = 2 ** (layer % 6)
@@ -74,7 +36,8 @@ def amplifier(layers: int = 12, channels: int = 64, frames: int = 256) -> Net:
 
 def enhancer(layers: int = 4, width: int = 384, bands: int = 257) -> Net:
     """A mask for ``spectrum`` (1, bands) by gated recurrent units, as in speech enhancement."""
-    net = _StreamBuilder({"spectrum": (1, bands)}, {"enhanced": (1, bands)})
+    net = Builder({"spectrum": (1, bands)}, {"enhanced": (1, bands)})
+    net.constant("one", FLOAT, [1.0])
     x = net.op("Relu", "enter.relu", net.linear("enter", "spectrum", (bands, width)))
     for layer in range(layers):
         x = _gated_unit(net, f"unit{layer}", x, width)
@@ -83,7 +46,7 @@ def enhancer(layers: int = 4, width: int = 384, bands: int = 257) -> Net:
     return net.model("enhancer", "enhanced")
 
 
-def _gated_unit(net: _StreamBuilder, name: str, x: str, width: int) -> str:
+def _gated_unit(net: Builder, name: str, x: str, width: int) -> str:
     """A gated recurrent unit (Cho et al., 2014); its output is its state."""
     before = net.past(name, 1, width)
     from_input, from_state = [
@@ -117,7 +80,7 @@ def encoder(layers: int = 4, width: int = 192, chunk: int = 16, memory: int = 64
     frames of the past.
     """
     shape = (1, chunk, width)
-    net = _StreamBuilder({"frames": shape}, {"encoded": shape})
+    net = Builder({"frames": shape}, {"encoded": shape})
     net.constant("scale", FLOAT, [1 / math.sqrt(width)])
     x = "frames"
     for layer in range(layers):
@@ -141,7 +104,7 @@ def _fed_forward(net: Builder, name: str, x: str, normed: str, width: int) -> st
     return net.op("Add", name, x, net.linear(f"{name}.reduce", hidden, (4 * width, width)))
 
 
-def _convolved(net: _StreamBuilder, name: str, x: str, sizes: tuple[int, int]) -> str:
+def _convolved(net: Builder, name: str, x: str, sizes: tuple[int, int]) -> str:
     """A depthwise convolution along time, over this chunk and the last four frames before it."""
     chunk, width = sizes
     normed = net.norm(f"{name}.norm2", x, width)
@@ -155,7 +118,7 @@ def _convolved(net: _StreamBuilder, name: str, x: str, sizes: tuple[int, int]) -
 def decoder(layers: int = 6, width: int = 256, length: int = 64) -> Net:
     """A decoder of one ``token`` (1, 1, width) at a time that caches the last keys and values."""
     shape = (1, 1, width)
-    net = _StreamBuilder({"token": shape}, {"decoded": shape})
+    net = Builder({"token": shape}, {"decoded": shape})
     net.constant("scale", FLOAT, [1 / math.sqrt(width)])
     x = "token"
     for layer in range(layers):
