@@ -25,8 +25,9 @@ from autosplit.units import bound_text, counted
 class Trial:
     """One candidate: its record from the search, and ``final``, its figures when compared.
 
-    ``state`` is complete, fail, interrupted, running, pruned or waiting. ``values`` are Optuna's
-    objective values. Invalid parts of the record are left out, so that stages are a legal split.
+    ``state`` is complete, fail, interrupted, running, pruned or waiting; a trial that failed or was
+    interrupted has an ``error``. ``values`` are Optuna's objective values. Invalid parts of the
+    record are left out, so that stages are a legal split.
     """
 
     number: int
@@ -40,11 +41,6 @@ class Trial:
     def figures(self) -> Figures:
         """The measurements that count: those of the final comparison if the trial was in it."""
         return self.final or self.record
-
-    @property
-    def is_failed(self) -> bool:
-        """Whether the trial failed or has an error; an interrupted trial has not failed."""
-        return self.state == "fail" or bool(self.error and self.state != "interrupted")
 
     @property
     def busy_ms(self) -> tuple[float, ...]:

@@ -124,7 +124,8 @@ def trial_table(study: Study) -> Table:
     for title in _OPTIONAL:
         if not any(columns[title]):
             del columns[title]
-    marks = {number: "fail" for number, trial in enumerate(trials) if trial.is_failed}
+    failed = [n for n, t in enumerate(trials) if t.error and t.state != "interrupted"]
+    marks = dict.fromkeys(failed, "fail")
     marks |= {number: "best" for number, trial in enumerate(trials) if trial is advised}
     return Table(_title(study), tuple(columns), tuple(zip(*columns.values(), strict=True)), marks)
 
@@ -270,9 +271,8 @@ def _is_plain(trial: Trial) -> bool:
 
 
 def _cuts_or_error(study: Study, trial: Trial) -> str:
-    if trial.error or trial.is_failed:
-        return trial.error or "no reason was recorded"
-    return " | ".join(", ".join(map(study.title_of, ops)) for ops in trial.record.cuts)
+    cuts = [", ".join(map(study.title_of, ops)) for ops in trial.record.cuts]
+    return trial.error or " | ".join(cuts)
 
 
 def _times(times: Iterable[float]) -> str:
