@@ -21,17 +21,10 @@ ROOT = "document.documentElement"
 WIDER = f"return {ROOT}.scrollWidth - {ROOT}.clientWidth"  # what is cut off at the right
 
 
-class Browser:
+class Browser(webdriver.Chrome):
     """One session of the browser."""
 
-    def __init__(self, driver):
-        self._driver = driver
-
-    def open(self, url):
-        self._driver.get(url)
-
-    def run(self, script):
-        return self._driver.execute_script(script)
+    open, run = webdriver.Chrome.get, webdriver.Chrome.execute_script
 
     def wait(self, script, seconds=30):
         """Run a script until it returns something true; returns its last result."""
@@ -43,8 +36,8 @@ class Browser:
     def accessibility(self):
         """The serious findings of axe-core on the page, with the elements they are about."""
         axe = importlib.resources.files("axe_core_python").joinpath("axe.min.js").read_text()
-        self._driver.execute_script(axe)
-        results = self._driver.execute_async_script("axe.run().then(arguments[0])")
+        self.run(axe)
+        results = self.execute_async_script("axe.run().then(arguments[0])")
         return [
             f"{finding['id']}: {node['html'][:120]}"
             for finding in results["violations"]
@@ -54,23 +47,23 @@ class Browser:
 
     def press(self, selector, *keys):
         """Focus an element and type."""
-        element = self._driver.find_element("css selector", selector)
-        self._driver.execute_script("arguments[0].focus()", element)
+        element = self.find_element("css selector", selector)
+        self.run("arguments[0].focus()", element)
         for key in keys:
-            self._driver.switch_to.active_element.send_keys(key)
+            self.switch_to.active_element.send_keys(key)
 
     def point(self, element):
         """Move the mouse over an element that a script returned."""
-        webdriver.ActionChains(self._driver).move_to_element(element).perform()
+        webdriver.ActionChains(self).move_to_element(element).perform()
 
     def errors(self):
         """The messages of level SEVERE on the console since the last call."""
-        entries = self._driver.get_log("browser")
+        entries = self.get_log("browser")
         return [entry["message"] for entry in entries if entry["level"] == "SEVERE"]
 
     def requested(self):
         """The origins of all requests since the last call, without the browser's own pages."""
-        entries = self._driver.get_log("performance")
+        entries = self.get_log("performance")
         events = [json.loads(entry["message"])["message"] for entry in entries]
         requests = [e for e in events if e["method"] == "Network.requestWillBeSent"]
         urls = [event["params"]["request"]["url"] for event in requests]
@@ -80,8 +73,8 @@ class Browser:
         """Look from a window of this width; below 600 px as a phone does."""
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
-        self._driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        self._driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})
+        self.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        self.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})
 
 
 @contextlib.contextmanager
@@ -95,8 +88,5 @@ def browsing(profile):
         options.add_argument(option)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     # The path of the driver is given, so that selenium looks for none and downloads none.
-    driver = webdriver.Chrome(options, webdriver.ChromeService(executable_path=DRIVER))
-    try:
-        yield Browser(driver)
-    finally:
-        driver.quit()
+    with Browser(options, webdriver.ChromeService(executable_path=DRIVER)) as browser:
+        yield browser
