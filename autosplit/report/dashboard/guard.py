@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 from typing import Any
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
@@ -26,6 +27,7 @@ _REPORT_POLICY = f"{LIVE_POLICY}; frame-ancestors 'none'"
 _REFUSAL_POLICY = "sandbox; default-src 'none'"
 
 
+@dataclass(frozen=True)
 class Guard:
     """A WSGI application that passes safe requests on to the one that ``current`` returns.
 
@@ -33,15 +35,9 @@ class Guard:
     ``any_address`` it answers to every numeric address too: a rebound name is never numeric.
     """
 
-    def __init__(
-        self,
-        current: Callable[[], WSGIApplication],
-        hosts: Iterable[str],
-        *,
-        any_address: bool = False,
-    ) -> None:
-        self._current, self._hosts = current, frozenset(hosts)
-        self._any_address = any_address
+    current: Callable[[], WSGIApplication]
+    hosts: Collection[str]
+    any_address: bool = False
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer one request."""
@@ -64,13 +60,13 @@ class Guard:
 
         # optuna-dashboard expects this header in every request
         environ.setdefault("HTTP_ACCEPT_ENCODING", "")
-        return self._current()(environ, start)
+        return self.current()(environ, start)
 
     def _answers_to(self, host: str) -> bool:
         name = _without_port(host)
-        if name in self._hosts:
+        if name in self.hosts:
             return True
-        return self._any_address and _ip_address(name.strip("[]")) is not None
+        return self.any_address and _ip_address(name.strip("[]")) is not None
 
 
 def is_loopback(host: str) -> bool:
