@@ -6,17 +6,11 @@ import json
 import threading
 from dataclasses import dataclass
 from functools import partial
+from types import SimpleNamespace
 
 from waitress import wasyncore
 
 from autosplit.report.dashboard.app import open_server
-
-
-@dataclass(frozen=True)
-class Answer:
-    status: int
-    headers: dict[str, str]
-    body: bytes
 
 
 @dataclass(frozen=True)
@@ -33,8 +27,7 @@ class Client:
         with contextlib.closing(connection):
             connection.request(method, path, body, sent)
             answer = connection.getresponse()
-            names = {k.lower(): v for k, v in answer.getheaders()}
-            return Answer(answer.status, names, answer.read())
+            return SimpleNamespace(status=answer.status, headers=answer.headers, body=answer.read())
 
     def study(self):
         """The study as the page gets it."""
