@@ -16,8 +16,8 @@ class NotFound(Infeasible):
 
 
 def not_found(costs: CostModel, question: Question, late: bool) -> NotFound:
-    """The error where not all cuts were searched; ``late``: because the time was up."""
-    where = "among some of the cuts; loosen a memory limit or give more devices"
+    """The error where not all deployments were searched; ``late``: because the time was up."""
+    where = "among those that were searched; loosen a limit or give more devices"
     if late:
         where = "within the time limit; raise it"
     return NotFound(f"no {_asked(costs, question)} was found {where}")

@@ -25,7 +25,6 @@ MOST_LABELS = 1_000_000  # of all cuts
 # The limits of the period that are tried for further plans, as multiples of the least period.
 _LIMITS = (1.0, 1.02, 1.2, 2.0, 64.0, math.inf)
 
-
 # Cut, label before, step, period and latency of some labels.
 _Columns = tuple[Index, Index, Index, Array, Array]
 
@@ -43,7 +42,7 @@ def k_best(
     as ``partition``.
     """
     best, solutions = solve(costs, question, deadline)
-    note = best.note
+    notes = [best.note]
     plans: list[Plan] = []
     try:
         for factor in _LIMITS:
@@ -52,15 +51,15 @@ def k_best(
             if len(plans) == k:
                 break
     except OutOfTime:
-        note = f"{note} the time was up before all further plans were found"
+        notes.append("the time was up before all further plans were found")
     except TooManyLabels:
-        note = f"{note} there are too many further plans to list"
+        notes.append("there are too many further plans to list")
     bound = best.lower_bound
     proven = [
         replace(p, lower_bound=bound, optimal=best.optimal and p.period <= best.period * (1 + SAME))
         for p in plans or [best]
     ]
-    return (replace(proven[0], note=note.strip()), *proven[1:])
+    return (replace(proven[0], note="; ".join(filter(None, notes))), *proven[1:])
 
 
 def front(
@@ -71,8 +70,8 @@ def front(
     The plans are in order of period. Raises as ``partition``.
     """
     best, solutions = solve(costs, question, deadline)
-    are_listed = (s.words is not None and s.problem.mixes is not None for s in solutions)
-    plans, complete = [best], best.optimal and all(are_listed)
+    all_listed = all(s.words is not None and s.problem.mixes is not None for s in solutions)
+    plans, complete = [best], best.optimal and all_listed
     try:
         plans = _plans(best, solutions, math.inf, 1, deadline)
     except (OutOfTime, TooManyLabels):

@@ -226,12 +226,10 @@ class Problem:
             by_kind = {self._axis[row]: row for row in of_runtime}
             counts = [range(most + 1) for most in self.question.devices.values()]
             for numbers in product(*counts):
-                kinds = [k for k, n in enumerate(numbers) if n]
+                kinds = [kind for kind, number in enumerate(numbers) if number]
                 if len(kinds) > 1 and by_kind.keys() >= set(kinds):
-                    mixes.append(
-                        (tuple(by_kind[k] for k in kinds), tuple(numbers[k] for k in kinds))
-                    )
-        # If there are too many mixes, a stage has replicas on devices of one kind only.
+                    rows = tuple(by_kind[kind] for kind in kinds)
+                    mixes.append((rows, tuple(numbers[kind] for kind in kinds)))
         return mixes if len(mixes) * len(self.states) <= MOST_MIXES else None
 
     def options(self, step: Step, has_state: bool) -> tuple[Option, ...]:

@@ -66,9 +66,8 @@ def solve(
     known: Sequence[Stage] = (),
 ) -> tuple[Plan, list[Solution]]:
     """As ``partition``, with the ``Solution`` of each batch beside the plan."""
-    best: Plan | None = None
+    plans: list[Plan] = []
     bound, unsure, notes, solutions = math.inf, False, [], []
-    first = 1 if max_period else 0  # of the rank: within a period the latency comes first
     every_problem = problems(costs, question)
     start = evaluate(costs, known) if known else None
     if start is not None and 0 < max_period < start.period:
@@ -84,12 +83,14 @@ def solve(
         bound, unsure = min(bound, solver.bound), unsure or not solver.proven
         notes.append(solver.note)
         solutions.append(Solution(problem, solver.weights, solver.words))
-        if plan is not None and (best is None or plan.rank[first:] < best.rank[first:]):
-            best = plan
-    if best is None:
+        if plan is not None:
+            plans.append(plan)
+    if not plans:
         if unsure:
             raise not_found(costs, question, late=deadline is not None and deadline())
         raise infeasible(costs, question, max_period)
+    # With a limit of the period, the plan of least latency is asked for.
+    best = min(plans, key=lambda plan: plan.rank[1:] if max_period else plan.rank)
     optimal = best.period <= bound * (1 + SAME) and not (max_period and unsure)
     lower_bound = best.period if optimal else min(bound, best.period)
     note = "; ".join(dict.fromkeys(filter(None, notes)))
@@ -137,8 +138,9 @@ class _Solver:
         """The best plan over all cuts."""
         self._is_complete = self.problem.mixes is not None
         plan = self._improved(words, best, self.deadline)
-        self.proven = self._finished
-        if not self.proven:
+        # A mix of devices may shorten a period, but no deployment is possible only by a mix.
+        self.proven = self._finished and (self._is_complete or not self.max_period)
+        if not self._finished:
             self.note = "the time was up before all legal cuts were searched"
         elif self._is_complete:
             self.bound = math.inf if plan is None else plan.period

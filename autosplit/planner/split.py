@@ -74,11 +74,12 @@ def with_shared_loads(plan: Plan, costs: CostModel, devices: Sequence[str]) -> P
         periods.append(max([load, *(math.fsum(on_core[core]) for core in cores)]))
     real = replace(real, periods=tuple(periods))
     bound = min(real.period, shared_bound(costs, devices))
+    note = "devices share cores, so the loads on a core add up"
     return replace(
         real,
         lower_bound=bound,
         optimal=real.period <= bound * (1 + SAME),
-        note=f"{plan.note} devices share cores, so the loads on a core add up".strip(),
+        note=f"{plan.note}; {note}" if plan.note else note,
     )
 
 

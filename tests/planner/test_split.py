@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit.errors import ConfigError, Infeasible
-from autosplit.planner import Row, RowCosts, evaluate, plan_split, problem
+from autosplit.planner import Question, Row, RowCosts, evaluate, partition, plan_split, problem
 from autosplit.planner.evaluation import fits
 from autosplit.planner.split import shared_bound
 from tests.planner.graphs import chain, on_unlike_devices
@@ -107,6 +107,8 @@ def test_what_was_not_searched_is_not_proven(monkeypatch):
     assert (best.lower_bound, best.period) == (pytest.approx(least), 1.5 * least)
     assert not best.optimal
     assert "too many mixes of devices" in best.note
+    with pytest.raises(Infeasible, match="was found among those that were searched"):
+        partition(model, Question(Counter(["0", "1"]), replicas=True), max_period=least)
 
 
 @given(st.data())
