@@ -68,20 +68,21 @@ def _is_number(value: Any) -> bool:
 def _with_infinite_start(block: Any) -> Any:
     """Start a block's reduction at an infinity instead of the largest finite number.
 
-    The index of a maximum starts at 0, not at -1, which would remain where no number is larger.
+    The index of a maximum starts at 0: TVM's -1 would stay where no element exceeds the start.
     """
     has_index = "_red_temp" in block.name_hint
 
     def corrected(store: Any) -> Any:
-        value, dtype = store.value, store.value.ty.dtype
-        number = value.value if isinstance(value, tirx.FloatImm | tirx.IntImm) else 0
-        if abs(number) == _LARGEST.get(str(dtype)):
-            number = math.copysign(math.inf, number)
-        elif has_index and number == -1:
-            number = 0
+        value = store.value
+        if not isinstance(value, tirx.FloatImm | tirx.IntImm):
+            return store
+        if abs(value.value) == _LARGEST.get(str(value.ty.dtype)):
+            start = math.copysign(math.inf, value.value)
+        elif has_index and value.value == -1:
+            start = 0
         else:
             return store
-        return tirx.BufferStore(store.buffer, tirx.const(number, dtype), store.indices)
+        return tirx.BufferStore(store.buffer, tirx.const(start, value.ty.dtype), store.indices)
 
     # ``decompose_reduction`` gives the start of a reduction a block of this name.
     is_start = block.init is not None or block.name_hint.endswith("_init")

@@ -83,7 +83,6 @@ def _product(
     if not is_packed and padded != columns:
         none = [0] * len(right.shape)
         right = topi.nn.pad(right, none, [*none[1:], padded - columns], name="pad")
-
     attributes = {"padded_channels": padded, "group_channels": columns, "row_width": rows}
 
     def product(*position: Any) -> Any:

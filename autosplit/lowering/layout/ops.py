@@ -33,8 +33,6 @@ _POOLS = frozenset({
     "nn.adaptive_avg_pool2d", "nn.avg_pool1d", "nn.avg_pool2d", "nn.max_pool1d", "nn.max_pool2d",
 })  # fmt: skip
 
-Rule = Callable[["Values", str, Any], Any]
-
 
 class SourceLayout(NamedTuple):
     """The result of a rule that is the same in both layouts."""
@@ -180,7 +178,7 @@ def _resize2d(values: Values, _: str, call: Any) -> Any:
     return _with_attributes(call, [values.operand(data, 4), size], layout="NHWC")
 
 
-RULES: dict[str, Rule] = {
+RULES: dict[str, Callable[[Values, str, Any], Any]] = {
     **dict.fromkeys(_ELEMENTWISE, _elementwise),
     **dict.fromkeys(_POOLS, _pool),
     **dict.fromkeys(_REDUCTIONS, _reduction),
