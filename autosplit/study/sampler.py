@@ -47,7 +47,7 @@ def distributions(space: Space) -> dict[str, IntDistribution]:
 class PlannerSampler(BaseSampler):
     """Chooses the candidate that is expected to gain most, as parameters of its ``space``.
 
-    ``baselines``: what is measured before the first trial.
+    ``baselines``: the measured baselines, which are known before the first trial.
     """
 
     def __init__(self, space: Space, goal: Goal, baselines: Sequence[Measured] = ()) -> None:
@@ -82,7 +82,8 @@ class Assignment:
     """Gives each trial of a study a candidate, which the sampler called ``name`` chooses."""
 
     def __init__(self, name: str, planner: PlannerSampler, seed: int = 0) -> None:
-        self.name, self.planner, self.space, self.seed = name, planner, planner.space, seed
+        self.name, self.planner, self.seed = name, planner, seed
+        self.space = planner.space
 
     def sampler(self, ordinal: int) -> BaseSampler:
         """Optuna's sampler for the trial at a place in its study.

@@ -191,7 +191,9 @@ class Space:
     def holds(self, baseline: Baseline) -> bool:
         """Whether every device of a baseline has the memory for the whole model."""
         used = {name for device in baseline.devices for name in resources_of(device)}
-        kinds = self.cores or {kind for kind, name in self.devices if used & {*resources_of(name)}}
+        # A question for cores has no devices, and a baseline may use cores of every kind.
+        kinds = set(self.cores or ())
+        kinds |= {kind for kind, name in self.devices if used & {*resources_of(name)}}
         rows = [r for r in self.costs.row_index if r.kind in kinds and r.batch == baseline.batch]
         return bool((self.evaluator.batch(map(self.whole, rows)).memory <= 1).all())
 

@@ -62,10 +62,7 @@ class Search(Section):
 
 
 class Measure(Section):
-    """When the measurement of a candidate ends.
-
-    The fields are those of ``autosplit.hardware.measurement.measure.Budget``.
-    """
+    """When the measurement of a candidate ends; the fields are those of ``measure.Budget``."""
 
     seconds: Positive = 5.0
     share: Positive = 0.01

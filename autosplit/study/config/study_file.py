@@ -73,9 +73,8 @@ def _listed(value: Any) -> Any:
 def _batches(value: Any) -> Any:
     """Validate batch sizes: "auto", or a number or list, which becomes a sorted list."""
     numbers = _listed(value)
-    if value != "auto" and not (
-        numbers and all(type(n) is int and 1 <= n <= MOST_BATCH for n in numbers)
-    ):
+    is_valid = numbers and all(type(n) is int and 1 <= n <= MOST_BATCH for n in numbers)
+    if value != "auto" and not is_valid:
         choices = f'a number from 1 to {MOST_BATCH}, a list of such numbers or "auto"'
         raise ValueError(f"batch must be {choices}, not {value!r}")
     return value if value == "auto" else sorted({*numbers})
@@ -242,9 +241,7 @@ class StudyConfig(Section):
     def _device_problems(self) -> Iterator[str]:
         known = self.devices or []
         if self.devices is not None and self.stages not in ("auto", len(known)):
-            yield (
-                f"stages is {self.stages} but devices has {len(known)}; give one device per stage"
-            )
+            yield f"stages is {self.stages} but devices has {len(known)}; give one device per stage"
         if len(self.memory or ()) not in (0, 1, self.most_stages):
             yield (
                 f"memory has {len(self.memory or ())} limits; give one, or one for each of the "

@@ -160,9 +160,10 @@ def finalists(goal: Goal, corrected: Corrected, measured: Sequence[Measured]) ->
     limit = min(expected.values(), default=0.0) * (1 + NOISES * corrected.noise)
     likely = [m for m in measured if expected[m.number] <= limit]
     chosen = sorted(likely, key=lambda m: expected[m.number])[:FINALISTS]
-    best = min(measured, key=lambda m: (m.latency_ms > goal.latency_ms, m.period_ms), default=None)
-    if best is not None and best not in chosen:
-        chosen = [*chosen[: FINALISTS - 1], best]
+    allowed = [m for m in measured if m.latency_ms <= goal.latency_ms] or measured
+    fastest = min(allowed, key=lambda m: m.period_ms, default=None)
+    if fastest is not None and fastest not in chosen:
+        chosen = [*chosen[: FINALISTS - 1], fastest]
     return sorted(chosen, key=lambda m: m.number)
 
 

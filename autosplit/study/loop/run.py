@@ -103,7 +103,7 @@ class StudyLoop:
         """Measure a new trial, and return its value. Raises FailedTrial for one without a value."""
         self._number = trial.number
         try:
-            # Before anything that takes long: a trial without a worker looks lost.
+            # Before anything that takes long, so that others notice if this process dies.
             if record_of(trial).worker != this_worker():
                 update(trial, worker=this_worker())
             return self._measure(trial, self._candidate(trial))
@@ -172,8 +172,9 @@ class StudyLoop:
             times = ", ".join(map(milliseconds, record.stage_ms))
             result = f"{milliseconds(record.period_ms.median)}, stages {times}"
         parts = [f"{counts.finished} of {search.trials} trials"]
-        known, limit_ms = self.opened.history().trials, self.opened.goal.latency_ms
-        best_ms = min((m.period_ms for m in known if m.latency_ms <= limit_ms), default=None)
+        limit_ms = self.opened.goal.latency_ms
+        allowed = [m for m in self.opened.history().trials if m.latency_ms <= limit_ms]
+        best_ms = min((m.period_ms for m in allowed), default=None)
         if best_ms is not None:
             parts.append(f"best {milliseconds(best_ms)}")
         if self.bound_ms is not None:

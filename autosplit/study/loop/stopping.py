@@ -44,8 +44,9 @@ def stop_reason(
     if search.stagnation and (stagnant := _trials_since_best(counts)) >= search.stagnation:
         return f"stopped: no improvement in {stagnant} trials (limit)"
     view, is_planner = promised(), search.sampler == "planner"
-    # The planner's own search tells it sooner.
-    if not view.gains if is_planner else view.nearest() is None:
+    # The planner has computed the gains of free candidates; other samplers have to look for one.
+    is_exhausted = not view.gains if is_planner else view.nearest() is None
+    if is_exhausted:
         return "exhausted: no unmeasured candidate that fits the devices is left"
     if not is_planner or not search.converge or not view.converged:
         return None
