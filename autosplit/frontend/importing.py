@@ -49,18 +49,19 @@ def read(model: Any, shapes: Shapes, *, trust_kernels: bool = False, batch: int 
 
 
 def digest(model: Any) -> str:
-    """The sha256 of a Relax module or of a model file; with weights in files, that of all digests.
+    """The sha256 of a Relax module or a model file, or of the digests of a model's several files.
 
-    Raises ModelError for weights that cannot be read, MachineError without the package onnx.
+    Raises ModelError for a file that cannot be read, MachineError without the package onnx.
     """
     if not isinstance(model, Path):
         return hashlib.sha256(tvm.ir.save_json(model).encode()).hexdigest()
     try:
         digests = list(map(sha256, model_files(model).values()))
     except OSError as error:
-        raise ModelError(f"weights of '{model}' cannot be read: {error.strerror}") from error
-    several = hashlib.sha256("".join(digests).encode()).hexdigest()
-    return several if len(digests) > 1 else digests[0]
+        raise ModelError(f"files of model '{model}' cannot be read: {error.strerror}") from error
+    if len(digests) == 1:
+        return digests[0]
+    return hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 def require_unchanged(path: Path, loaded: str) -> None:

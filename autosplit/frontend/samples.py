@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -90,8 +89,10 @@ def _draw(
 
 
 def _dtype(name: str, dtype: str) -> np.dtype[Any]:
-    with contextlib.suppress(TypeError):
+    try:
         numeric = np.dtype(dtype)
-        if numeric.kind in "fbiu":
-            return numeric
-    raise ModelError(f"input {name!r}: no random values for dtype {dtype!r}: give your own items")
+    except TypeError:  # numpy has no such type
+        numeric = np.dtype(object)
+    if numeric.kind in "fbiu":
+        return numeric
+    raise ModelError(f"input {name!r}: no random values for dtype {dtype!r}; give your own items")

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 _MARK = re.compile(r"src(\d+)_")
-OPAQUE = "opaque_"
-"""The prefix of the name of a function that ``main`` calls without having its code."""
+OPAQUE = "opaque_"  # begins the name of a function that ``main`` calls without having its code
 
 
 def mark(index: int) -> str:

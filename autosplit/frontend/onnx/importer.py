@@ -22,7 +22,7 @@ from autosplit.errors import AutosplitError, ModelError, explained, line_of
 from autosplit.extras import onnx, relax
 from autosplit.frontend.onnx import normalize, opaque
 from autosplit.frontend.onnx.limits import Limits
-from autosplit.frontend.onnx.nodes import draws_at_random, modules_of, tensors_read
+from autosplit.frontend.onnx.nodes import draws_at_random, scopes_of, tensors_read
 from autosplit.frontend.onnx.shapes import element_type, inputs
 from autosplit.frontend.onnx.single_node import SMALL, Array, constant, known_results, result_shapes
 from autosplit.frontend.onnx.static_shapes import asks_for_shape
@@ -68,10 +68,12 @@ def source_nodes(graph: Any) -> tuple[SourceNode, ...]:
     for i, name in enumerate(names):
         if count[name] > 1:
             names[i] = unused(f"{name}:{first_outputs[i]}", used, ":")
-    return tuple(
-        SourceNode(name, node.op_type, tuple(tensors_read(node)), tuple(results), modules_of(node))
-        for node, name, results in zip(graph.node, names, outputs, strict=True)
-    )
+    nodes = []
+    for node, name, results in zip(graph.node, names, outputs, strict=True):
+        modules = tuple(filter(None, scopes_of(node)[:-1]))
+        read = tuple(tensors_read(node))
+        nodes.append(SourceNode(name, node.op_type, read, tuple(results), modules))
+    return tuple(nodes)
 
 
 def _check_order(graph: Any, nodes: tuple[SourceNode, ...]) -> None:

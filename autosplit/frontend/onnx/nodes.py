@@ -59,11 +59,6 @@ def scopes_of(node: Any) -> list[str]:
     return re.findall("'([^']*)'", texts[0]) if texts and isinstance(texts[0], str) else []
 
 
-def modules_of(node: Any) -> tuple[str, ...]:
-    """The modules of PyTorch that a node lies in."""
-    return tuple(filter(None, scopes_of(node)[:-1]))
-
-
 def draws_at_random(node: Any) -> bool:
     """Whether a node, or one in a graph inside it, draws random numbers."""
     inner = (child for graph in inner_graphs(node) for child in graph.node)

@@ -21,10 +21,10 @@ _FIRST_RESULT_ONLY = frozenset({
 })  # fmt: skip
 # Ops that TVM's converters misread whatever the operands, and how.
 _MISREAD = {
-    "BitShift": "TVM leaves a shift by more bits than the type has to the processor",
+    "BitShift": "TVM's result of a shift by more bits than the type has depends on the processor",
     "DynamicQuantizeLinear": "TVM divides by 0 where all numbers are 0",
-    "GroupNormalization": "TVM subtracts squares, which cancel out far from 0",
-    "MeanVarianceNormalization": "TVM subtracts squares, which cancel out far from 0",
+    "GroupNormalization": "TVM subtracts squares, which is inexact for values far from 0",
+    "MeanVarianceNormalization": "TVM subtracts squares, which is inexact for values far from 0",
     "NonMaxSuppression": "TVM makes its result as large as all boxes would need",
     "OneHot": "TVM's importer ignores the type of its values",
     "ReduceLogSumExp": "TVM subtracts infinities, which gives NaN",

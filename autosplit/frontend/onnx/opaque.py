@@ -152,10 +152,11 @@ def _after_trip(model: Any, body: Any, carried: Sequence[str]) -> list[Shape | N
     """The shapes of the outputs of a body, except its condition, after the first trip."""
     trip = type(model)()
     trip.CopyFrom(model)
-    graph, pairs = trip.graph, zip(body.input[2:], carried, strict=True)
-    feeds = [helper.make_node("Identity", [name], [value.name]) for value, name in pairs]
+    graph = trip.graph
     del graph.node[:], graph.output[:]
-    graph.node.extend([*feeds, *body.node])
+    for value, name in zip(body.input[2:], carried, strict=True):
+        graph.node.append(helper.make_node("Identity", [name], [value.name]))
+    graph.node.extend(body.node)
     graph.input.extend(body.input[:2])
     graph.initializer.extend(body.initializer)
     graph.output.extend(onnx.ValueInfoProto(name=output.name) for output in body.output)

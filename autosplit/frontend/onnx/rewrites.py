@@ -149,8 +149,9 @@ def _by_zero(node: Node) -> Any:
 
 def _is_zero(operand: Any) -> bool:
     """Whether an operand is a constant 0 of a floating-point type without axes."""
-    is_number = is_constant(operand) and not shape_of(operand)
-    return is_number and "float" in str(operand.ty.dtype) and not operand.value.numpy()
+    if not is_constant(operand) or shape_of(operand):
+        return False
+    return "float" in str(operand.ty.dtype) and not operand.value.numpy()
 
 
 def _compress(node: Node) -> Any:

@@ -15,9 +15,6 @@ from autosplit.frontend.relax.expressions import callee, flat, resolve, shape_of
 from autosplit.frontend.relax.main_function import ENTRY, bindings, renamed
 from autosplit.frontend.source import Signature, SourceModel, SourceNode, mark, unused
 
-# A tensor's name, a list of those for a tuple, None for a constant.
-Value = Any
-
 
 class MainReader:
     """Reads the bindings of ``main``: its nodes, the tensor of each variable, its results."""
@@ -28,7 +25,7 @@ class MainReader:
         self._tensors: list[str] = []
         self._constants: set[str] = set()
         self._marks: dict[Any, str] = {}
-        self._values: dict[Any, Value] = {}
+        self._values: dict[Any, Any] = {}  # names of tensors, lists for tuples, None for constants
         self._used_names: set[str] = set()
 
     def read(self, name: str) -> SourceModel:
@@ -84,7 +81,7 @@ class MainReader:
         self._marks[var] = mark(len(self._tensors))
         self._tensors.append(tensor)
 
-    def _resolve(self, value: Any) -> Value:
+    def _resolve(self, value: Any) -> Any:
         return resolve(value, self._values, lambda _: None)
 
     def _outputs(self, body: Any) -> tuple[str, ...]:

@@ -49,9 +49,7 @@ _NAME = re.compile(r"[A-Za-z_][\w.]{0,199}", re.ASCII)
 _NUMBERS = frozenset(
     ("line", "column", "end_line", "end_column", "ndim", "index", "kind", "iter_type")
 )
-_NULLABLE = frozenset(
-    ("span", "attrs", "shape", "values", "params", "dtype", "vdevice", "derive_func")
-)
+_NULLABLE = ("span", "attrs", "shape", "values", "params", "dtype", "vdevice", "derive_func")
 _MAX_DEPTH = 1000  # TVM walks a module recursively: what nests deeper overflows its stack
 _TENSOR_MAGIC = 0xDD5E40F096B4A13F
 _HANDLE = 3  # DLPack's type code of pointers

@@ -67,8 +67,7 @@ def _states(
     values = {**program.constants, **program.state_dict}
     names = {node.name for node in program.graph.nodes}
     signature = program.graph_signature
-    # Of a result that is returned twice, the first name counts.
-    output_of = dict(zip(reversed(signature.user_outputs), reversed(outputs), strict=True))
+    returned = list(signature.user_outputs)
     deciding = _deciding(program, renewals)
     states = {}
     for spec in signature.input_specs:
@@ -80,9 +79,11 @@ def _states(
             unique = name if {spec.target, f"{spec.target}_next"} & names else spec.target
             initial = values[spec.target].detach().cpu().numpy().copy()
             states[name] = SourceState(spec.target, unique, f"{unique}_next", initial)
-        else:
-            output = output_of.get(renewals[name]) or unused(f"{name}_next", names)
+        elif renewals[name] in returned:
+            output = outputs[returned.index(renewals[name])]
             states[name] = SourceState("", name, output, np.zeros(()))
+        else:
+            states[name] = SourceState("", name, unused(f"{name}_next", names), np.zeros(()))
     return states
 
 

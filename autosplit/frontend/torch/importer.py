@@ -94,9 +94,7 @@ def _static_shapes(program: Any, shapes: Shapes) -> Shapes:
         ConfigError: A shape is given for no input, or does not fit the others.
     """
     names = set(program.graph_signature.user_inputs)
-    inputs = {n.name: n.meta["val"].shape for n in program.graph.nodes if n.name in names}
-    # Sizes are numbers, and sympy's expressions where they are dynamic.
-    sizes_of = {n: [s if isinstance(s, int) else s.node.expr for s in inputs[n]] for n in inputs}
+    sizes_of = {node.name: _sizes(node) for node in program.graph.nodes if node.name in names}
     shapes = of_one_item(sizes_of, shapes)
     symbols = bound_symbols(sizes_of, shapes)
     static = {}
@@ -112,6 +110,12 @@ def _static_shapes(program: Any, shapes: Shapes) -> Shapes:
         if all(isinstance(size, int) for size in shape):
             static[name] = tuple(shape)
     return static
+
+
+def _sizes(node: Any) -> list[Any]:
+    """The sizes of an input: numbers, and sympy's expressions where they are dynamic."""
+    shape = node.meta["val"].shape
+    return [size if isinstance(size, int) else size.node.expr for size in shape]
 
 
 def _value(size: Any, symbols: Mapping[Any, int]) -> Any:

@@ -72,11 +72,11 @@ def _name_entries(graph: Any, program: Any) -> None:
 
 
 def _correct_nodes(graph: Any) -> None:
-    """Let boolean masks hide keys of attention by -inf, and atan2 of 0 give pi, as torch does.
+    """Correct what torch's exporter writes for atan2 and for boolean masks of attention.
 
-    The exporter writes the least finite number and -pi. Where a mask hides all keys from a query,
-    the former gives the mean of the values. Torch gives 0, and so does the exported model with
-    -inf: its further nodes replace the NaN that results by 0.
+    Its atan2 of 0 and a negative number is -pi, torch's is pi. Its masks add the least finite
+    number, which gives the mean of the values where all keys of a query are hidden. Torch gives 0,
+    and so does the exported model with -inf: its further nodes replace the resulting NaN by 0.
     """
     for node in graph:
         namespace = node.metadata_props.get("namespace", "")
@@ -188,13 +188,13 @@ def _copy(target: Any, source: Any, non_blocking: bool = False) -> Any:
     return source.to(target.dtype).expand(target.shape).clone()
 
 
-def _quotient(number: Any, divisor: Any, *, rounding_mode: str | None) -> Any:
+def _quotient(dividend: Any, divisor: Any, *, rounding_mode: str | None) -> Any:
     """The exact quotient of integers; the exporter would divide them as 32-bit floats."""
-    if rounding_mode is None or torch.result_type(number, divisor).is_floating_point:
+    if rounding_mode is None or torch.result_type(dividend, divisor).is_floating_point:
         return NotImplemented
     if rounding_mode == "trunc":
-        number = number - torch.fmod(number, divisor)
-    return torch.floor_divide(number, divisor)
+        dividend = dividend - torch.fmod(dividend, divisor)
+    return torch.floor_divide(dividend, divisor)
 
 
 def _attention(query: Any, key: Any, value: Any, mask: Any = None, *more: Any, **other: Any) -> Any:

@@ -186,6 +186,8 @@ def test_the_digest_covers_external_data(save, tmp_path):
     data.unlink()
     with pytest.raises(ModelError, match=r"needs the file 'data.bin' beside the model"):
         digest(path)
+    with pytest.raises(ModelError, match=r"files of model '.*' cannot be read: No such file"):
+        digest(tmp_path / "net.pt2")
 
 
 @pytest.mark.parametrize(
