@@ -51,7 +51,8 @@ class Worker:
     def __init__(
         self, open_handler: OpenHandler, setting: Mapping[str, Any], descriptors: Sequence[int] = ()
     ) -> None:
-        self._log_start, self._asking = 0, os.getpid()
+        self._log_start = 0
+        self._asking_pid = os.getpid()
         address = _address(open_handler)
         self._log = _open_log()
         fcntl.fcntl(self._log, fcntl.F_SETFL, os.O_APPEND)  # the guard may truncate it
@@ -124,8 +125,8 @@ class Worker:
         if self._alive >= 0:
             os.close(self._alive)  # tells the guard to kill
             self._alive = -1
-        if os.getpid() != self._asking:  # a fork, whose copy of the pipe is closed now
-            return
+        if os.getpid() != self._asking_pid:
+            return  # in a fork, which has closed its copy of the pipe and leaves the worker running
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_GRACE_S)
         with contextlib.suppress(ProcessLookupError, PermissionError):

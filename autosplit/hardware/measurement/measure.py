@@ -206,7 +206,7 @@ def _busy(
 
 
 def compare_interleaved(contenders: Sequence[Contender], budget: Budget) -> list[Spread]:
-    """The period of each contender in ms, over the samples of all rounds.
+    """The period of each contender in ms, over the samples of all rounds without their drift.
 
     A contender works for ``budget.seconds`` in all, and longer where items are slow.
     """
@@ -215,17 +215,17 @@ def compare_interleaved(contenders: Sequence[Contender], budget: Budget) -> list
 
 
 def _without_drift(rounds: Sequence[Sequence[Spread]]) -> list[list[list[float]]]:
-    """The samples of each turn, divided by how much slower than usual all were in its round.
+    """The samples of each turn divided by the drift of its round, a median over the contenders.
 
-    A round in which the machine is slow would widen all intervals until they overlap, but it says
-    as much as any other about which contender is faster. The rounds are the blocks of a block
-    design: Box, Hunter and Hunter, Statistics for Experimenters, chapter 4.
+    The drift is how much longer than usual they took in that round. A slow round would widen all
+    intervals until they overlap, although it shows as well as any other which contender is faster.
+    The rounds are blocks: Box, Hunter and Hunter, Statistics for Experimenters, chapter 4.
     """
     usual = [median(turn.median for turn in turns) for turns in zip(*rounds, strict=True)]
     samples = []
     for turns in rounds:
         ratios = [turn.median / period for turn, period in zip(turns, usual, strict=True)]
-        # The ratio of a lone contender is no drift but all of its noise.
+        # With one contender, drift and noise cannot be told apart.
         drift = median(ratios) if len(ratios) > 1 else 1.0
         samples.append([[sample / drift for sample in turn.samples] for turn in turns])
     return samples

@@ -58,7 +58,7 @@ def require_here(spec: StageSpec, environment: Mapping[str, str]) -> None:
         made_for = architecture(host)
     if made_for != here:
         raise MachineError(
-            f"the split was exported for {made_for}, this machine is {here}; export it there"
+            f"the split was exported for {made_for}, this machine is {here}; export it here"
         )
     missing = processor.missing_features(host)
     if missing:

@@ -99,7 +99,7 @@ class OpenvinoRuntime(SubmodelRuntime):
     ) -> tuple[Samples, ExecutedNodes]:
         """See SubmodelRuntime; uses OpenVINO's performance counters.
 
-        Raises StageError where OpenVINO ends its process, as 2026.4 does compiling some models.
+        On Linux, raises StageError for a model that crashes OpenVINO, as some crash 2026.4.
         """
         arrays = [item[tensor.name] for tensor in submodel.graph.input]
         spec = self.source.whole_stage
@@ -112,7 +112,7 @@ class OpenvinoRuntime(SubmodelRuntime):
             return request
 
         with model_file.temporary(submodel) as file:
-            # On Linux first in a process of its own, where a crash of OpenVINO does no harm.
+            # First in another process, which needs Linux, so that a crash of OpenVINO does no harm.
             if can_pin():
                 with closing(ProcessStage(file, spec, cores, self.precision)) as stage:
                     stage.run(arrays)

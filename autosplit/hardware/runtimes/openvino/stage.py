@@ -111,7 +111,6 @@ def compile_model(
         "INFERENCE_PRECISION_HINT": precision,  # by default bf16 where the processor has it
         **options,
     }
-
     source = io.BytesIO(model) if isinstance(model, bytes) else str(model)
     try:
         # ``read_model`` tries every frontend, and TensorFlow's prints errors for other files.

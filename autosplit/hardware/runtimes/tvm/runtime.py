@@ -55,15 +55,15 @@ class TvmRuntime(Runtime):
         return not any(self._refusal(op, device) for op in self.source.graph.ops)
 
     def prepare(self, devices: Sequence[Device] = ()) -> None:
-        """Compile the kernels that the cache does not hold."""
+        """See Runtime. Raises ConfigError where a target needs more than this processor has."""
         for device in devices:
             kernels = self.source.kernels.on(device)
             if isinstance(device, LocalDevice):
                 target = self.source.kernels.target_on(device)
-                # Code with features that are not there would end the process.
+                # Instructions that the processor lacks would end the process.
                 if missing := processor.missing_features(target.host or target):
-                    problem = f"this processor lacks {', '.join(missing)} of the target"
-                    raise ConfigError(f"{problem} of '{device}'; give another one, or none")
+                    problem = f"this processor lacks {', '.join(missing)}, which the target"
+                    raise ConfigError(f"{problem} of '{device}' needs; give another target or none")
                 kernels.module  # noqa: B018  the property links and loads the kernels
 
     def stages(self, spec: StageSpec, devices: Sequence[Device]) -> list[Stage]:
