@@ -42,4 +42,4 @@ def run(args: argparse.Namespace) -> None:
         # Through a pipe the URL would stay in the buffer while the server runs.
         output.flush()
         server.run()
-    raise KeyboardInterrupt  # which alone ends ``run``, and which it swallows
+    raise KeyboardInterrupt  # only Ctrl-C ends ``run``, and waitress does not raise it again

@@ -62,8 +62,7 @@ def _packages() -> list[Check]:
 
 def _tvm() -> Check:
     installed = f"{versions.installed('apache-tvm')}, ffi {versions.installed(versions.FFI)}"
-    problem = versions.wrong_pair()
-    if problem:
+    if problem := versions.wrong_pair():
         return Check("tvm", False, installed, problem)
     try:
         kind = tvm.target.Target("llvm").kind

@@ -48,7 +48,7 @@ _MARK = (
 def open_server(
     reader: StudyReader, host: str = "127.0.0.1", port: int = 8080, *, allow_remote: bool = False
 ) -> tuple[Any, str]:
-    """A server of waitress over the study, ready for ``run``, and the URL of its first page.
+    """A waitress server for the study, which serves once ``run`` is called, and its URL.
 
     Raises:
         ConfigError: the address is outside this machine, without ``allow_remote``, or the storage
@@ -74,7 +74,7 @@ def open_server(
 
 
 def http_server(app: WSGIApplication, host: str, port: int) -> Any:
-    """A server of waitress that limits what its clients can take up. Raises as ``listen``."""
+    """A waitress server with limits on the resources that clients can use. Raises as ``listen``."""
     from waitress.server import create_server
 
     # Standard error is for what the user can act on, not for clients that go away.

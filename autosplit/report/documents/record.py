@@ -189,7 +189,7 @@ def _trial(trial: optuna.trial.FrozenTrial, graph: FusedGraph | None, study: Stu
 
 
 def _place(device: str, profiled: Sequence[str]) -> int:
-    """The index of the profile for a device: its own, or that of the last before it of its size."""
+    """The index of the profile of a device, or of the nearest one before it with as many cores."""
     if device in profiled:
         return profiled.index(device)
     cores = cores_of(device)

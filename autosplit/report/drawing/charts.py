@@ -185,7 +185,8 @@ class _Plot:
         self.low = -0.5 * self.chart.counts
         self.right = (max([x for x, _, _ in points], default=0.0) or 1.0) * 1.05 - self.low
         self.top = (max([y for _, y, _ in points] + highs, default=0.0) or 1.0) * 1.08
-        self.right, self.top = min(1e300, self.right), min(1e300, self.top)  # never NaN or infinite
+        # A foreign database may hold infinite times and NaN, which ``min`` replaces as well.
+        self.right, self.top = min(1e300, self.right), min(1e300, self.top)
         self._legend()
         self._grid()
         # Marks are drawn above lines, so that the pointer reaches each of them.

@@ -98,7 +98,7 @@ def _template() -> jinja2.Template:
         return label(value, _MAX_TEXT) if type(value) is str else value
 
     def breakable(value: object) -> markupsafe.Markup:
-        """Long names break after their separators, and no word in its middle."""
+        """A text in which the browser may break a line after separators, as in long names."""
         text = str(markupsafe.escape(label(str(value), _MAX_TEXT)))
         return markupsafe.Markup(re.sub(r"(?<=[/_.:])(?=[^\W\d])", "<wbr>", text))
 
@@ -109,7 +109,7 @@ def _template() -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["own"] = markupsafe.Markup  # what this package wrote, and nobody else
+    environment.filters["own"] = markupsafe.Markup  # for HTML that this package has written
     environment.filters["breakable"] = breakable
     environment.filters["code"] = lambda text: markupsafe.escape(
         "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
