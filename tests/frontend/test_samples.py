@@ -8,11 +8,8 @@ from autosplit.frontend.samples import random_items
 
 DTYPES = ["float16", "float32", "float64", "int8", "int32", "int64", "uint8", "bool"]
 SHAPES = st.lists(st.integers(0, 4), max_size=3)
-signatures = st.lists(
-    st.tuples(st.text(max_size=4), SHAPES, st.sampled_from(DTYPES)),
-    max_size=3,
-    unique_by=lambda entry: entry[0],
-)
+ENTRIES = st.tuples(st.text(max_size=4), SHAPES, st.sampled_from(DTYPES))
+signatures = st.lists(ENTRIES, max_size=3, unique_by=lambda entry: entry[0])
 
 
 @given(signatures, st.integers(0, 3), st.integers(0, 2**40))
