@@ -82,10 +82,9 @@ def _folded(value: Any, kind: Any) -> Any:
     if name not in _FOLDED or not hasattr(getattr(kind, "shape", None), "values"):
         return None
     dtype, shape = str(kind.dtype), tuple(map(int, kind.shape))
-    if name in _BINARY:
-        operands = list(value.args)
-    else:  # the other arguments give a shape or the bounds of a slice
-        operands = [value.args[1 if name in _FULL else 0]]
+    # Further arguments of ops with one operand give a shape or the bounds of a slice.
+    operand = value.args[1 if name in _FULL else 0]
+    operands = list(value.args) if name in _BINARY else [operand]
     arrays = [_array(operand, dtype) for operand in operands]
     if name in _FULL:
         arrays = [a.astype(dtype) for a in arrays if a is not None and _breaks_legalizing(a)]
