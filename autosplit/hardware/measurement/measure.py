@@ -42,8 +42,7 @@ class Budget:
     latency_items: int = 3
 
 
-# Runs within a budget and returns its period in ms, with the samples.
-Contender = Callable[[Budget], Spread]
+Contender = Callable[[Budget], Spread]  # runs within a budget; returns its period in ms
 Clock = Callable[[], float]  # the time in seconds
 
 

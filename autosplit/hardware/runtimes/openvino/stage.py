@@ -29,7 +29,6 @@ from autosplit.hardware.runtimes.registry import OF_24_BITS, OPENVINO, rounds
 _HWLOC_BINDS = "HWLOC_THISSYSTEM"
 _loading = threading.Lock()
 _is_loaded = False
-
 Array = np.ndarray[Any, Any]
 Precision = Literal["f32", "bf16"]  # OpenVINO's names
 # Beginnings of the lines that precede the reason in the text of an OpenVINO error.

@@ -91,6 +91,8 @@ class TvmRuntime(Runtime):
         # Op times depend on the order: results of earlier ops may still be in the CPU's caches.
         order = ",".join(symbols.get(op.kernel, op.kernel) for op in self.source.graph.ops)
         key = [order, str(device), machine()]
+        if self._opaque_ops:  # so single ops are timed, before 0.3.0 with other numbers of threads
+            key.append("with the threads of the device")
         if isinstance(device, Cores):
             return profile_cache.cached(key, lambda: self._profile_cores(device, seconds), force)
         # The times of a server depend on how many threads its kernels use.
