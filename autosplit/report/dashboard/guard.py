@@ -49,13 +49,13 @@ class Guard:
             reason = "this server does not answer to pages of that Origin"
             return _refuse(start_response, "403 Forbidden", reason)
         if environ["REQUEST_METHOD"] not in _SAFE_METHODS:
-            return _refuse(start_response, "405 Method Not Allowed", "it is read-only")
+            return _refuse(start_response, "405 Method Not Allowed", "the dashboard is read-only")
         path = environ.get("PATH_INFO", "")
         safe = _headers(_PAGE_POLICY if path.strip("/") else _REPORT_POLICY)
         replaced = {"access-control-allow-origin", *(name.lower() for name, _ in safe)}
 
         def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
-            passed = [(k, v) for k, v in headers if k.lower() not in replaced]
+            passed = [(name, value) for name, value in headers if name.lower() not in replaced]
             return start_response(status, [*passed, *safe], exc_info)
 
         # optuna-dashboard expects this header in every request
