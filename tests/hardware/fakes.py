@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.hardware.devices.device import Cores, available
+from autosplit.hardware.devices.session import within
 from autosplit.hardware.execution.engine import StageEvent
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import Wiring, wire
@@ -180,22 +180,12 @@ def items(count: int, inputs: Sequence[str] = ("x",)) -> list[dict[str, Any]]:
 
 def in_time(work: Callable[[], Any], seconds: float = PATIENCE_S) -> Any:
     """The result of ``work``, run in a thread; raises TimeoutError if that takes too long."""
-    outcome: Future[Any] = Future()
-
-    def run() -> None:
-        try:
-            outcome.set_result(work())
-        except BaseException as error:
-            outcome.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return outcome.result(seconds)
+    return within(seconds, work)
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
     """Return once ``condition`` holds; fail if that takes too long."""
     deadline = time.monotonic() + PATIENCE_S
-    pause = threading.Event()
     while not condition():
         assert time.monotonic() < deadline, "never happens"
-        pause.wait(0.002)
+        time.sleep(0.002)

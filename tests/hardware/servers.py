@@ -73,11 +73,10 @@ class Server:
 
             known = rpc.connect_tracker(HOST, self._tracker).summary()["server_info"]
             return any(server["addr"][1] == self.port for server in known)
-        try:
+        with contextlib.suppress(OSError):
             socket.create_connection((HOST, self.port), 1).close()
-        except OSError:
-            return False
-        return True
+            return True
+        return False
 
     def _words(self):
         port, end = str(self.port), str(self.port + 1)

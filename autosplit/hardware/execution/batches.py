@@ -123,6 +123,8 @@ class Batches:
         """Take the arrays of an item's inputs, which are copied; may wait for room."""
         with self._entering:
             self._engine.start()  # here and not when a batch is due, so that errors reach callers
+            if self._open and len(self._open.places) == self.size:
+                self.let_in(self._open)  # an interrupt kept it from entering
             batch = self._open = self._open or self._empty(arrays)
             place = Place(self, batch)
             for whole, array in zip(batch.inputs, arrays, strict=True):
@@ -142,16 +144,17 @@ class Batches:
         with self._entering:
             if batch is not self._open:
                 return
-            self._open, batch.count = None, len(batch.places)
+            batch.count = len(batch.places)
             for whole in batch.inputs:
                 last = whole[_rows(whole, batch.count - 1, self.size)]
                 for number in range(batch.count, self.size):
                     whole[_rows(whole, number, self.size)] = last
             try:
                 ticket = self._engine.enter(batch.inputs, 0)
-            except BaseException:
-                batch.fail(self._engine.closed())
+            except Closed:
+                self.close()
                 raise
+            self._open = None  # an interrupt before this leaves it to the next caller
         ticket.add_done_callback(partial(self._leave, batch))
 
     def close(self) -> None:

@@ -77,9 +77,6 @@ class Engine:
     item of the stage again. If that works, only the failed item gets the error; else the engine
     stops. If the stage has computed nothing before, the engine stops too, unless it ``isolates``
     items for a caller that then tries others. With states, later items of its stream fail with it.
-
-    ``replicas`` may be a function, called when the engine starts, which loads ``counts[i]``
-    replicas of each stage i.
     """
 
     def __init__(

@@ -22,12 +22,11 @@ class Nodes:
         head = {**options, "resources": {"left": 1}, "include_dashboard": False}
         self.cluster: Any = Cluster(initialize_head=True, head_node_args=head)
         self._options = options
-        self.right = self.add_right()
+        self.add_right()
         connected(self.cluster.address)
 
-    def add_right(self) -> Any:
-        self.right = self.cluster.add_node(**self._options, resources={"right": 1})
-        return self.right
+    def add_right(self) -> None:
+        self.right: Any = self.cluster.add_node(**self._options, resources={"right": 1})
 
     def actors(self, node: Any) -> list[psutil.Process]:
         """The processes of the actors on a node."""

@@ -2,6 +2,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from unittest.mock import Mock
 
@@ -17,15 +18,11 @@ from tests.hardware.fakes import computed, fake_pipeline, graph, in_time, items,
 
 OUTPUTS = ["c", "a", "y"]  # one of them is an input
 CHAIN = graph([("a", ["x"]), ("b", ["a"]), ("c", ["b", "y"])], ["x", "y"], OUTPUTS)
+two_inputs = partial(items, inputs=("x", "y"))
 
 
 def chain(stages=((0,), (1, 2)), **options):
     return fake_pipeline(CHAIN, stages, OUTPUTS, **options)
-
-
-def two_inputs(count):
-    pairs = zip(items(count), items(2 * count)[count:], strict=True)
-    return [{"x": x["x"], "y": y["x"]} for x, y in pairs]
 
 
 def require_single_results(results, submitted):
@@ -91,6 +88,18 @@ def test_threads_that_share_batches_get_the_results_of_their_own_items():
     with pipeline, ThreadPoolExecutor(4) as threads:
         for results, part in zip(threads.map(pipeline.run, parts), parts, strict=True):
             require_single_results(results, part)
+
+
+def test_an_interrupt_leaves_a_full_batch_to_the_next_caller(monkeypatch):
+    pipeline, _ = chain(batch=2)
+    submitted = two_inputs(3)
+    with pipeline:
+        first = pipeline.enter(submitted[0])
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(pipeline._engine, "enter", Mock(side_effect=KeyboardInterrupt))
+            pipeline.enter(submitted[1])
+        results = in_time(lambda: [*pipeline.run(submitted[2:]), pipeline.result(first)])
+    require_single_results(results, [submitted[2], submitted[0]])
 
 
 def failing(count, bad, **options):
