@@ -114,7 +114,6 @@ class Batches:
         self.delay_s: float | None = None
         self._engine = engine
         self._replicas = replicas
-        # Re-entrant, since garbage collection may close a pipeline in any thread, at any point.
         self._entering = threading.RLock()
         self._open: _Batch | None = None
         self._watcher: threading.Thread | None = None

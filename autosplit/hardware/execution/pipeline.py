@@ -16,13 +16,12 @@ from typing import Any, Self
 import numpy as np
 
 from autosplit.errors import ConfigError, StageError, line_of
-from autosplit.hardware.execution.batches import Batches, Place, of_items
+from autosplit.hardware.execution.batches import Array, Batches, Place, of_items
 from autosplit.hardware.execution.engine import Engine, Replicas
 from autosplit.hardware.execution.streams import Closed, Stream, Ticket
 from autosplit.hardware.execution.wiring import Variant, Wiring
 from autosplit.hardware.runtimes.arrays import array_of, dtype_of
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Item = Mapping[str, Array]
 Inside = Ticket | Place
 # The next item of a stream from its last outputs, the stream and the step; None at its end.
@@ -33,9 +32,6 @@ _WINDOW_S = 10e-3
 
 class Pipeline:
     """Runs items through stages, one thread a replica; results come in the order of the items.
-
-    If ``loop`` has one stream, and each stage one core of the same kind, the thread of the first
-    stage also runs the later ones, because waking another thread for each would take longer.
 
     A stage may have several replicas, ``replicas[i]`` those of stage i. A free replica takes the
     item that has waited longest for its stage, so unequal replicas share the items by their speed.
@@ -48,9 +44,8 @@ class Pipeline:
     an earlier item. With states, the later items of the stream also get a StageError, until the
     stream is ``reset``. Any other failure closes the pipeline, and all its users get a StageError.
 
-    For each replica ``depth`` items are inside, at most ``capacity`` together. If an item takes
-    less than some ms, ``map`` and ``run`` have up to four times as many inside: a caller that is
-    woken once for many results leaves more time to the stages.
+    For each replica ``depth`` items are inside, at most ``capacity`` together, and up to four times
+    as many in ``map`` and ``run`` if an item takes less than some ms.
 
     If the model has states, an item gets the states that the previous item of its stream left. A
     stream has any hashable name and begins with its first item, its states at zero or at the
@@ -95,8 +90,8 @@ class Pipeline:
         self._reading = threading.Lock()
         self._variants = (Variant(self.wiring.inputs), *wiring.variants.values())
         self._steps: dict[Stream, float] = {}  # how many each stream has had, if there is a limit
-        # When the interpreter exits, ``stop_all`` of the engine waits for the threads instead.
-        weakref.finalize(self, self._batches.close).atexit = False
+        # Any thread may run this, whatever lock it holds. At exit ``stop_all`` of the engine waits.
+        weakref.finalize(self, self._engine.stop).atexit = False
 
     def __enter__(self) -> Pipeline:
         return self

@@ -102,6 +102,12 @@ def test_an_interrupt_leaves_a_full_batch_to_the_next_caller(monkeypatch):
     require_single_results(results, [submitted[2], submitted[0]])
 
 
+def test_a_pipeline_is_collected_while_a_batch_enters():
+    pipelines = [chain(batch=2)[0]]
+    with pipelines[0]._batches._entering:  # as the thread does that lets a batch in
+        in_time(pipelines.clear, 5)
+
+
 def failing(count, bad, **options):
     """A pipeline whose stage 1 fails on one of some items, as a kernel does on a bad index."""
     pipeline, stages = chain(**options)
