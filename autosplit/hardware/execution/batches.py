@@ -216,7 +216,8 @@ class Batches:
                     alone = [np.concatenate([array] * self.size) for array in rows]
                     tickets.append(self._engine.enter(alone, 0))
             errors = [ticket.exception() for ticket in tickets]
-            if all(errors) and not error.is_certain:
+            failures = [each for each in (error, *errors) if isinstance(each, ItemFailed)]
+            if all(errors) and not any(each.is_certain for each in failures):
                 self._engine.stop((error.place, error.cause))
                 raise self._engine.closed()
         except Exception as problem:

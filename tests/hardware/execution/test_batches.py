@@ -153,14 +153,19 @@ def test_an_item_that_fails_does_not_fail_its_neighbours(replicas, batch):
         require_single_results(in_time(lambda: pipeline.run(submitted[3:])), submitted[3:])
 
 
-def test_results_go_on_after_an_item_that_failed():
-    pipeline, submitted = failing(2, 0, batch=2)
+def test_a_bad_first_batch_ends_neither_the_pipeline_nor_its_results():
+    entered = threading.Event()
+    pipeline, submitted = failing(4, 0, batch=2, before={0: lambda _: entered.wait()})
+    submitted[1] = submitted[0]
     with pipeline:
+        results = pipeline.results()
         for item in submitted:
             pipeline.submit(item)
-        with pytest.raises(StageError, match="on this item"):
-            in_time(lambda: next(pipeline.results()))
-        require_single_results([in_time(lambda: next(pipeline.results()))], submitted[1:])
+        entered.set()
+        for _ in range(2):
+            with pytest.raises(StageError, match="on this item"):
+                in_time(lambda: next(results))
+        require_single_results(in_time(lambda: [next(results), next(results)]), submitted[2:])
 
 
 def test_items_whose_batch_cannot_run_again_get_the_reason(monkeypatch):
