@@ -270,28 +270,31 @@ class Pipeline:
         """The outputs of submitted items, in order, waiting for each.
 
         Returns:
-            An iterator, which ends when the pipeline is closed; errors are those of ``run``.
+            An iterator, which ends only when the pipeline is closed; errors are those of ``run``.
 
         Example:
             outputs = next(pipeline.results())
         """
-        while True:
-            self._engine.require_process()
-            try:
-                with self._reading:
-                    if not self._unread:  # what was computed before a failure can be read
-                        self._engine.wait_for(lambda: self._unread)
-                    ticket = self._unread[0]
-                    # An interrupted reader leaves the item to the next reader.
-                    with contextlib.suppress(StageError):
-                        ticket.result()
-                    self._unread.popleft()
-                    self._engine.notify()
-                yield self.result(ticket)
-            except Closed:
-                if self._engine.has_failed:
-                    raise
-                return
+        return iter(self._next_result, None)
+
+    def _next_result(self) -> dict[str, Array] | None:
+        """The outputs of the next submitted item; None once the pipeline is closed."""
+        self._engine.require_process()
+        try:
+            with self._reading:
+                if not self._unread:  # what was computed before a failure can be read
+                    self._engine.wait_for(lambda: self._unread)
+                ticket = self._unread[0]
+                # An interrupted reader leaves the item to the next reader.
+                with contextlib.suppress(StageError):
+                    ticket.result()
+                self._unread.popleft()
+                self._engine.notify()
+            return self.result(ticket)
+        except Closed:
+            if self._engine.has_failed:
+                raise
+            return None
 
     def reset(self, stream: Stream = 0, state: Mapping[str, Array] | None = None) -> None:
         """Reset the states of a stream for its next item; items inside are not affected.
