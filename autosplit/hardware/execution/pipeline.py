@@ -172,7 +172,8 @@ class Pipeline:
         """
         tickets: deque[Inside] = deque()
         window, woken = self.capacity, time.perf_counter()
-        for stream, item in items:
+        source = iter(items)
+        while True:
             is_full = len(tickets) >= window
             # Items come slowly: a result must not wait until the window is full.
             is_late = time.perf_counter() - woken > 2 * _WINDOW_S
@@ -191,8 +192,11 @@ class Pipeline:
                 is_short = period * self.limit <= _WINDOW_S
                 window = self.limit if is_short else max(self.capacity, int(_WINDOW_S / period))
             try:
+                stream, item = next(source)
                 tickets.append(self.enter(item, stream))
-            except Exception:
+            except StopIteration:
+                break
+            except Exception:  # of the caller's iterator too
                 yield from map(self.result, tickets)
                 raise
         while tickets:

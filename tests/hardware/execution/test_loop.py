@@ -8,15 +8,7 @@ from hypothesis import strategies as st
 
 from autosplit.errors import ConfigError, StageError
 from autosplit.hardware.devices import device as devices
-from tests.hardware.execution.test_streams import (
-    STATES,
-    SUM,
-    THREE,
-    Broken,
-    ByHand,
-    recurrent,
-    summing,
-)
+from tests.hardware.execution.test_streams import STATES, SUM, THREE, ByHand, recurrent, summing
 from tests.hardware.fakes import (
     FakeStage,
     PinnedStage,
@@ -97,7 +89,7 @@ def test_what_fails_inside_a_loop_is_told(kind):
 
     def fail(number):
         if number == 2:
-            raise Broken("no memory")
+            raise OSError("no memory")
 
     text = r"^stage 1 failed: .*no memory.*lost streams: 0"
     with summing(before={1: fail}, kind=kind) as pipeline, pytest.raises(StageError, match=text):

@@ -123,15 +123,11 @@ def test_items_are_read_as_there_is_room_and_results_do_not_wait_for_slow_ones(d
     assert plain(results) == computed(CHAIN, items(25), "c")
 
 
-class Broken(RuntimeError):
-    pass
-
-
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (Broken("first\nsecond"), "Broken: first; the pipeline is closed"),
-        (Broken(""), "Broken: Broken;"),
+        (OSError("first\nsecond"), "OSError: first; the pipeline is closed"),
+        (OSError(""), "OSError: OSError;"),
         (SystemExit(), "SystemExit"),
         (KeyboardInterrupt(), "KeyboardInterrupt"),
     ],
@@ -160,18 +156,18 @@ def test_the_first_of_two_failures_is_reported():
     def late(item):
         if item == 1:
             is_reported.wait(PATIENCE_S)
-            raise Broken("after the other")
+            raise OSError("after the other")
 
     is_reported = threading.Event()
-    before = {0: late, 1: Mock(side_effect=Broken("first"))}
+    before = {0: late, 1: Mock(side_effect=OSError("first"))}
     pipeline, _ = chain(before=before)
     for item in items(2):
         pipeline.submit(item)
-    with pytest.raises(StageError, match="stage 1 failed: Broken: first"):
+    with pytest.raises(StageError, match="stage 1 failed: OSError: first"):
         in_time(lambda: next(pipeline.results()))
     is_reported.set()
     in_time(pipeline.close)
-    with pytest.raises(StageError, match="stage 1 failed: Broken: first"):
+    with pytest.raises(StageError, match="stage 1 failed: OSError: first"):
         pipeline.submit(items(1)[0])
 
 

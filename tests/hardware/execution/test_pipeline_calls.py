@@ -19,10 +19,6 @@ SKIP = graph([("a", ["x"]), ("b", ["a"]), ("c", ["b", "a", "x"])], ["x"], ["c", 
 STAGES = [[0], [1], [2]]
 
 
-class BrokenSource(RuntimeError):
-    pass
-
-
 def new_pipeline(depth=1, before=None, replicas=(1, 1, 1)):
     return fake_pipeline(SKIP, STAGES, ["c", "b"], depth, before=before, replicas=replicas)[0]
 
@@ -70,10 +66,11 @@ def test_an_interrupted_reader_loses_no_result():
         assert plain(in_time(lambda: [next(results), next(results)])) == outputs_of([1, 2])
 
 
-def test_results_before_an_item_that_is_refused_are_not_lost():
+@pytest.mark.parametrize("error", [ConfigError, OSError])
+def test_results_before_an_item_that_is_refused_or_cannot_be_read_are_not_lost(error):
     read = []
-    with new_pipeline() as pipeline, pytest.raises(ConfigError):
-        read.extend(pipeline.map(failing_source(range(9), ConfigError)))
+    with new_pipeline() as pipeline, pytest.raises(error):
+        read.extend(pipeline.map(failing_source(range(9), error)))
     assert plain(read) == outputs_of(range(9))
 
 
@@ -127,7 +124,7 @@ class Calls(RuleBasedStateMachine):
             if self.interrupt_at == -1:
                 interrupt()
             if self.fail_at < 0:
-                raise BrokenSource
+                raise OSError
 
     def take_numbers(self, count):
         return list(itertools.islice(self.numbers, count))
@@ -146,7 +143,7 @@ class Calls(RuleBasedStateMachine):
             assert plain(self.pipeline.run(map(item_of, numbers))) == outputs_of(numbers)
 
     @precondition(lambda self: not self.has_failed)
-    @rule(count=st.integers(0, 12), error=st.sampled_from([BrokenSource, ConfigError]))
+    @rule(count=st.integers(0, 12), error=st.sampled_from([OSError, ConfigError]))
     def run_a_source_that_raises(self, count, error):
         with pytest.raises(error):
             self.pipeline.run(failing_source(self.take_numbers(count), error))
