@@ -410,6 +410,7 @@ class Pipeline:
         Example:
             outputs = pipeline.result(pipeline.enter(items[0]))
         """
+        self._engine.require_process()
         outputs = ticket.result()
         return {port.name: array_of(outputs[port.name]) for port in self.wiring.outputs}
 

@@ -6,7 +6,7 @@ import sys
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import pytest
 
@@ -76,7 +76,8 @@ def test_a_fork_gets_an_error(is_started, replicas):
     if child == 0:
         refused, (item,) = 0, items(1)
         for call, *arguments in (
-            (pipeline.run, [item]), (pipeline.submit, item), (next, pipeline.results())
+            (pipeline.run, [item]), (pipeline.submit, item), (next, pipeline.results()),
+            (pipeline.result, MagicMock()),
         ):  # fmt: skip
             try:
                 call(*arguments)
@@ -85,7 +86,7 @@ def test_a_fork_gets_an_error(is_started, replicas):
         pipeline.close()
         os._exit(refused)
     _, status = in_time(lambda: os.waitpid(child, 0))
-    assert os.waitstatus_to_exitcode(status) == 3
+    assert os.waitstatus_to_exitcode(status) == 4
     pipeline.close()
 
 
