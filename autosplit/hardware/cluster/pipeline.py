@@ -103,10 +103,8 @@ class RayReplica(Stage):
         self._spec, self._environment, self._place = spec, environment, place
         self._contents = [contents[name] for name in spec.digests]
         # The bytes of the tensors of one call in the larger of both directions.
-        sides = spec.inputs, spec.outputs
-        self._size = max(sum(port.nbytes for port in side) for side in sides)
-        self._actor: PooledActor | None = take(StageActor, place, cpus)
-        self._handle: Any = self._actor.handle
+        self._size = max(sum(port.nbytes for port in side) for side in (spec.inputs, spec.outputs))
+        self._actor: PooledActor | Any = take(StageActor, place, cpus)
         # None until the stage is loaded, and once it is closed.
         self._submit: Callable[[Any], Any] | None = None
         self._sending, self._receiving = threading.Lock(), threading.Lock()
@@ -117,19 +115,18 @@ class RayReplica(Stage):
     def load(self, name: str, stored: Collection[int]) -> None:
         """Begin to load the stage, called ``name``; the actor keeps the outputs ``stored``."""
         self.name = f"{name} on {self._place}"
-        self._loading = self._handle.load.remote(
+        self._loading = self._actor.handle.load.remote(
             self._spec, self._environment, str(self._place.cores), stored, *self._contents
         )
 
     def await_load(self) -> None:
         """Wait until the stage is loaded. Raises MachineError where the node cannot run it."""
         answer(self._loading, self.name)
-        assert self._actor is not None
         self._submit = self._actor.submitter(self._size)
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """See Stage. Raises StageError where it fails, is gone or does not answer in time."""
-        inputs = [v.key if isinstance(v, RemoteState) else array_of(v) for v in values]
+        inputs = [each.key if isinstance(each, RemoteState) else array_of(each) for each in values]
         try:
             with self._sending:
                 if self._submit is None:
@@ -142,7 +139,8 @@ class RayReplica(Stage):
                 outputs = get(timeout=devices.SILENCE_S)
                 # Copied, because the next result overwrites the buffer.
                 outputs = [
-                    RemoteState(self, o) if isinstance(o, int) else aligned_copy(o) for o in outputs
+                    RemoteState(self, each) if isinstance(each, int) else aligned_copy(each)
+                    for each in outputs
                 ]
                 self._received += 1
                 return outputs
@@ -154,18 +152,16 @@ class RayReplica(Stage):
     def state(self, key: int) -> Any:
         """A state that the actor holds. Raises StageError where the actor is gone."""
         try:
-            return aligned_copy(
-                self._ray.get(self._handle.state.remote(key), timeout=devices.SILENCE_S)
-            )
+            state = self._actor.handle.state.remote(key)
+            return aligned_copy(self._ray.get(state, timeout=devices.SILENCE_S))
         except Exception as error:
             raise self._failure(error) from error
 
     def close(self) -> None:
         """End the actor, or leave it to the next candidate there. Idempotent."""
         with self._sending:
-            actor, self._actor = self._actor, None
+            actor, self._actor = self._actor, None  # its next user may have states with these keys
             submit, self._submit = self._submit, None
-            self._handle = None  # the actor's next user may have states with the same keys
         if actor is None or not self._ray.is_initialized():
             return
         is_busy = self._sent > self._received  # or has failed
@@ -213,7 +209,8 @@ def remote_stage(runtime: Runtime, spec: StageSpec, device: RayCores) -> RayRepl
     with tempfile.TemporaryDirectory(prefix="autosplit-ray-") as folder:
         file = Path(folder) / f"stage{runtime.suffix}"
         spec = write_stage(runtime, spec, [device], file)
-        contents = {n: put(file.with_name(n), digest) for n, digest in spec.digests.items()}
+        digests = spec.digests
+        contents = {name: put(file.with_name(name), digests[name]) for name in digests}
     return RayReplica(spec, {}, contents, only_place(device, connected().nodes()))
 
 
