@@ -1,10 +1,11 @@
 // Stages that compute a checksum of their inputs after a pause of random length, in place of those
 // of the runtimes. FAIL=FILE:N lets the stage of that file fail at the N-th item of a replica.
-// stage1.so fails on an item that ends in a byte 255.
+// stage1.so fails on an item that ends in a byte 255. With THREADS=N a replica has N cores.
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <random>
+#include <string>
 #include <thread>
 
 #include "pipeline.hpp"
@@ -61,6 +62,9 @@ class FakeStage : public Stage {
 
 std::unique_ptr<Stage> load_tvm(const StageSpec& spec, const Replica& replica) {
   require_version("fake runtime", "0.27", spec.version);
+  const char* threads = std::getenv("THREADS");
+  if (threads && replica.cores.size() != std::stoul(threads))
+    throw Error(BAD_MACHINE, "a replica has ", replica.cores.size(), " cores");
   return std::make_unique<FakeStage>(spec, replica);
 }
 

@@ -11,6 +11,7 @@ import pytest
 
 from autosplit.deploy import manifest_file
 from autosplit.deploy.manifest_wiring import wired
+from autosplit.hardware.devices.device import available
 from tests.deploy import exports
 from tests.deploy.exports import Export, add_program
 from tests.deploy.targets.programs import checked, failed, require_tools, run, words_of
@@ -240,6 +241,16 @@ def test_a_pipe_and_a_file_that_is_cut_off_are_refused(folder, tmp_path, refusin
     replace(changed / "stage1.so")
     code, line = failed(refusing, changed, *words_of(changed, {"x": ONE_ITEM}))
     assert (code, f"stage1.so' {reason}" in line) == (2, True), line
+
+
+@pytest.mark.usefixtures("refusing")
+def test_a_replica_of_several_threads_has_them_on_other_cores_too(folder, tmp_path):
+    def change(document):
+        document.update(json.loads(json.dumps(document).replace("cores:0", "cores:1000-1002")))
+
+    changed = changed_export(folder, tmp_path, change)
+    program = compile_with(changed, changed / "main.cpp", ADDRESS, objects=folder)
+    run(program, changed, {"x": ONE_ITEM}, ["y"], THREADS=str(min(3, len(available()))))
 
 
 @pytest.mark.parametrize("batch", [1, 3])

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstring>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -30,22 +31,26 @@ void require_whole(const std::filesystem::path& path, const File& file) {
 }
 
 // The stages with the paths of their files and their cores: those of the export or, where one of
-// these is not here, one of the available cores for each replica, in turn.
+// these is not here, available cores in their place. Neighbours share one if there are fewer.
 std::vector<StageSpec> place(std::vector<StageSpec> stages, const std::filesystem::path& folder) {
   const std::vector<int> here = available_cores();
-  bool are_all_here = true;
+  std::set<int> there;
   for (StageSpec& stage : stages) {
     for (const File& file : stage.files) require_whole(absolute(folder / file.name), file);
     for (Replica& replica : stage.replicas) {
       replica.file = absolute(folder / replica.file).string();
-      for (int core : replica.cores)
-        are_all_here = are_all_here && std::binary_search(here.begin(), here.end(), core);
+      there.insert(replica.cores.begin(), replica.cores.end());
     }
   }
-  std::size_t next = 0;
+  if (std::includes(here.begin(), here.end(), there.begin(), there.end())) return stages;
+  const std::size_t count = std::min(here.size(), there.size());
   for (StageSpec& stage : stages)
-    for (Replica& replica : stage.replicas)
-      if (!are_all_here) replica.cores = {here[next++ % here.size()]};
+    for (Replica& replica : stage.replicas) {
+      std::set<int> cores;
+      for (int core : replica.cores)
+        cores.insert(here[std::distance(there.begin(), there.find(core)) * count / there.size()]);
+      replica.cores.assign(cores.begin(), cores.end());
+    }
   return stages;
 }
 
