@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import numpy as np
 import pytest
@@ -90,13 +90,13 @@ def test_threads_that_share_batches_get_the_results_of_their_own_items():
             require_single_results(results, part)
 
 
-def test_an_interrupt_leaves_a_full_batch_to_the_next_caller(monkeypatch):
+def test_an_interrupt_leaves_a_full_batch_to_the_next_caller():
     pipeline, _ = chain(batch=2)
     submitted = two_inputs(3)
     with pipeline:
         first = pipeline.enter(submitted[0])
-        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(pipeline._engine, "enter", Mock(side_effect=KeyboardInterrupt))
+        interrupted = patch.object(pipeline._engine, "enter", side_effect=KeyboardInterrupt)
+        with interrupted, pytest.raises(KeyboardInterrupt):
             pipeline.enter(submitted[1])
         results = in_time(lambda: [*pipeline.run(submitted[2:]), pipeline.result(first)])
     require_single_results(results, [submitted[2], submitted[0]])
