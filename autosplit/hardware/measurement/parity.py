@@ -14,6 +14,8 @@ Outputs = Mapping[str, Array]
 TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2}
 DEFAULT_TOLERANCE = 1e-4
 _FILLING = 1e4  # masked places are filled with values at least this large, which would hide errors
+_SMALL = 100  # times its size is the scale of a small part, such as scores beside pixels
+_FEW, _ENOUGH = 0.1, 16  # small parts may be few, and few values be small, by chance
 _DIFFERENT = (np.inf, np.inf)
 
 
@@ -28,9 +30,10 @@ def compare(
     """Compare outputs with the expected ones, item by item.
 
     Errors are relative to the largest value of the expected output, without equal fill values of
-    masked places. Names, shapes, types and numbers of items must be equal, and NaN and infinities
-    in the same places; no items at all count as unequal. Integers and booleans must be the same,
-    except that 8-bit (quantised) integers may differ by a tolerance above ``DEFAULT_TOLERANCE``.
+    masked places; those of a far smaller part, such as a channel, to a multiple of its size. Names,
+    shapes, types and numbers of items must be equal, and NaN and infinities in the same places; no
+    items at all count as unequal. Integers and booleans must be the same, except that 8-bit
+    (quantised) integers may differ by a tolerance above ``DEFAULT_TOLERANCE``.
     """
     absolute = relative = 0.0
     equal = len(outputs) == len(expected) > 0
@@ -47,9 +50,8 @@ def compare(
 
 def has_numbers(outputs: Outputs) -> bool:
     """Whether any value is finite; also true if there are no values at all."""
-    arrays = [np.asarray(array) for array in outputs.values()]
-    floats = [a.astype(np.float64) if a.dtype.kind in "fV" else a for a in arrays]
-    return not any(a.size for a in floats) or any(np.isfinite(a).any() for a in floats)
+    arrays = [np.asarray(array).astype(np.float64) for array in outputs.values()]
+    return not any(a.size for a in arrays) or any(np.isfinite(a).any() for a in arrays)
 
 
 def _errors(output: Array, expected: Array, tolerance: float) -> tuple[float, float]:
@@ -57,7 +59,10 @@ def _errors(output: Array, expected: Array, tolerance: float) -> tuple[float, fl
     if output.shape != expected.shape or output.dtype != expected.dtype:
         return _DIFFERENT
     if expected.dtype.kind not in "fV":  # numpy knows bfloat16 as a void type
-        error = _integer_error(output, expected)
+        # As unsigned numbers: a difference of two signed integers may not fit their type.
+        high, low = np.maximum(output, expected), np.minimum(output, expected)
+        unsigned = f"u{output.dtype.itemsize}"
+        error = float(np.max(high.view(unsigned) - low.view(unsigned), initial=0))
         is_quantised = expected.dtype.kind in "iu" and expected.dtype.itemsize == 1
         if is_quantised and tolerance > DEFAULT_TOLERANCE:
             return error, error / max(1.0, float(np.max(np.abs(expected.astype(int)), initial=0)))
@@ -70,12 +75,18 @@ def _errors(output: Array, expected: Array, tolerance: float) -> tuple[float, fl
     finite &= (np.abs(expected) < _FILLING) | (output != expected)  # no scale from equal fillings
     error = float(np.max(np.abs(output[finite] - expected[finite]), initial=0.0))
     scale = float(np.max(np.abs(expected[finite]), initial=0.0))
-    return error, error / scale if scale > 0 else error
+    if not error or not scale or expected.size < _ENOUGH:
+        return error, error / (scale or 1.0)
+    errors = np.abs(np.subtract(output, expected, where=finite, out=np.zeros_like(expected)))
+    sizes = np.where(finite, np.abs(expected), scale)
+    axes = {*range(expected.ndim)}
+    parts = [(), *(tuple(axes - {axis}) for axis in axes)]
+    return error, max(_relative(errors, sizes, scale, part) for part in parts)
 
 
-def _integer_error(output: Array, expected: Array) -> float:
-    """The largest difference of integers or booleans, as unsigned numbers to avoid overflow."""
-    high, low = np.maximum(output, expected), np.minimum(output, expected)
-    # A difference of two signed integers may not fit their type.
-    unsigned = f"u{output.dtype.itemsize}"
-    return float(np.max(high.view(unsigned) - low.view(unsigned), initial=0))
+def _relative(errors: Array, sizes: Array, scale: float, part: tuple[int, ...]) -> float:
+    """The largest error relative to the scale of its part, which has the axes ``part``."""
+    largest = sizes.max(axis=part)
+    usual = np.quantile(largest, _FEW, method="lower") or scale
+    scales = _SMALL * np.clip(np.maximum(largest, usual), scale / _SMALL**2, scale / _SMALL)
+    return float((errors.max(axis=part) / scales).max())

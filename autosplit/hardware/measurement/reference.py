@@ -63,8 +63,7 @@ def _unfused_step(source: SourceModel, target: Any) -> Step:
         output = main(*(tvm.runtime.tensor(np.asarray(item[i.name])) for i in source.inputs))
         # A module with one output returns a tensor, with several an array of tensors.
         values = [output] if isinstance(output, tvm.runtime.Tensor) else list(output)
-        pairs = zip(source.outputs, values, strict=True)
-        return {name: value.numpy() for name, value in pairs}
+        return {name: v.numpy() for name, v in zip(source.outputs, values, strict=True)}
 
     return step
 

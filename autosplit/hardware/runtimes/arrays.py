@@ -21,8 +21,7 @@ def array_of(value: Any) -> np.ndarray[Any, Any]:
         return np.from_dlpack(value)
     # The tensor is on a GPU or on another machine, or numpy lacks its type.
     except (BufferError, RuntimeError, TypeError, AttributeError):
-        array: np.ndarray[Any, Any] = value.numpy()
-        return array
+        return np.asarray(value.numpy())
 
 
 def tensor_of(value: Any, tvm_device: Any) -> Any:
@@ -41,8 +40,7 @@ def tensor_of(value: Any, tvm_device: Any) -> Any:
 
 
 def _address(array: np.ndarray[Any, Any]) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
+    return int(array.__array_interface__["data"][0])
 
 
 def dtype_of(name: str) -> np.dtype[Any]:

@@ -100,6 +100,15 @@ def test_the_worst_item_counts_each_output_has_a_scale_of_its_own_and_fillings_s
     assert not accuracy_of(np.float32([0.6, -3e38]), np.float32([0.5, -3e38])).equal
 
 
+def test_scores_beside_pixels_or_masked_places_have_a_scale_of_their_own():
+    pixels, scores = np.linspace(20, 640, 32), np.linspace(1e-3, 0.05, 64)
+    for large in (pixels, scores[:32] - 1e4):
+        right = np.concatenate([large, scores]).reshape(1, 12, 8)
+        wrong = np.concatenate([large * 1.000001, scores[::-1]]).reshape(1, 12, 8)
+        assert accuracy_of(right * 1.000001, right).equal
+        assert not accuracy_of(wrong, right).equal
+
+
 @pytest.mark.parametrize(
     ("dtype", "output", "expected", "error"),
     [("int64", 2**53 + 1, 2**53, 1.0), ("int64", -(2**63), 2**63 - 1, 2.0**64),
@@ -154,12 +163,9 @@ def test_a_tolerance_that_is_none_is_refused(branches, tolerance):
 
 @pytest.mark.parametrize(
     ("form", "with_file", "without"),
-    [
-        ("onnx", "onnxruntime", "TVM without fusion"),
-        ("relax", "TVM without fusion", "TVM without fusion"),
-        ("torch", "torch", "torch"),
-    ],
-)
+    [("onnx", "onnxruntime", "TVM without fusion"), ("torch", "torch", "torch"),
+     ("relax", "TVM without fusion", "TVM without fusion")],
+)  # fmt: skip
 def test_the_reference_is_the_program_that_the_model_comes_from(form, with_file, without):
     source = SourceModel("net", None, (), (), {}, frozenset(), (), (), format=form)
     for path, name in ((Path("net"), with_file), (None, without)):

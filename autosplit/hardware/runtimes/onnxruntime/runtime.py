@@ -51,8 +51,7 @@ class SessionStage(SubmodelStage):
         feed = self._feed(values)
         if self._in_place:
             return self._run_bound(feed)
-        results: Sequence[Any] = self._session.run(self._outputs, feed)
-        return results
+        return list(self._session.run(self._outputs, feed))
 
     def _run_bound(self, feed: Mapping[str, np.ndarray[Any, Any]]) -> Sequence[Any]:
         """As ``run``, but the new value of a state is written into the memory of the old one."""

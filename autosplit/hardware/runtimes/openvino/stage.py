@@ -90,8 +90,7 @@ def require_openvino() -> Any:
 
 def supports(capability: str) -> bool:
     """Whether OpenVINO lists an optimisation capability, such as "BF16", for the processor."""
-    openvino = require_openvino()
-    return capability in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+    return capability in require_openvino().Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
 
 
 def compile_model(

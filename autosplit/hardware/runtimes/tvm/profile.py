@@ -3,9 +3,8 @@
 On local cores, ops are timed inside the whole model: TVM calls an instrument around every kernel,
 so each op finds the caches as the op before it left them.
 
-On a GPU or a server each op runs by itself, on its real inputs, as a function of one library. Its
-results stay on the device as inputs of later ops. TVM's evaluator uses the device's own clock, so
-no measured time contains a transfer.
+On a GPU or a server each op runs by itself, on its real inputs, as a function of one library. TVM's
+evaluator uses the device's own clock, so no measured time contains a transfer.
 """
 
 from __future__ import annotations
