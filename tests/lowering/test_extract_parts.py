@@ -37,11 +37,9 @@ def block(save):
 
 @pytest.mark.parametrize(
     ("net", "names", "inputs", "outputs"),
-    [
-        (nets.parallel(), ["b0", "d1", "d0"], {"stem"}, {"b0", "d1"}),  # several tensors
-        (nets.boundaries(), ["both", "mid"], {"skip"}, {"both", "mid"}),  # both outputs
-    ],
-)
+    [(nets.parallel(), ["b0", "d1", "d0"], {"stem"}, {"b0", "d1"}),  # several tensors
+     (nets.boundaries(), ["both", "mid"], {"skip"}, {"both", "mid"})],  # both outputs
+)  # fmt: skip
 def test_a_part_reads_and_makes_what_crosses_its_boundary(save, net, names, inputs, outputs):
     model = autosplit.load_model(save(net))
     part = model.extract(names)

@@ -80,11 +80,9 @@ def test_all_that_fit_are_listed_where_a_state_is_not_clear(inputs, outputs):
 
 @pytest.mark.parametrize(
     ("outputs", "problem"),
-    [
-        (["h_next", "new_h"], r"ambiguous \('h': h_next, new_h\); give each as INPUT=OUTPUT"),
-        (["y"], "no output looks like the successor of an input"),
-    ],
-)
+    [(["h_next", "new_h"], r"ambiguous \('h': h_next, new_h\); give each as INPUT=OUTPUT"),
+     (["y"], "no output looks like the successor of an input")],
+)  # fmt: skip
 def test_pairs_that_are_not_clear_are_not_taken(outputs, problem):
     with pytest.raises(ConfigError, match=problem):
         proposed_pairs(*one_op(["h"], outputs))

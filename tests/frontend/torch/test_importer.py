@@ -149,12 +149,10 @@ MAPPED = {"shared": {"as_bool": True}, "size": {"as_int": 4}}
 
 @pytest.mark.parametrize(
     ("target", "more"),
-    [
-        ("torch.ops.aten.save.default", {"item": {"as_string": "x"}}),
-        ("torch.ops.aten.from_file.default", MAPPED),
-        ("torch.ops.higher_order.aoti_call_delegate", {}),
-    ],
-)
+    [("torch.ops.aten.save.default", {"item": {"as_string": "x"}}),
+     ("torch.ops.aten.from_file.default", MAPPED),
+     ("torch.ops.higher_order.aoti_call_delegate", {})],
+)  # fmt: skip
 def test_an_op_that_reaches_out_of_the_program_is_refused(saved, tmp_path, target, more):
     def change(document, file_name):
         reaching(document["graph_module"]["graph"], target, file_name | more)

@@ -101,12 +101,10 @@ def test_the_body_of_a_loop_takes_no_time_of_its_own(save):
 
 @pytest.mark.parametrize(
     ("op_ms", "whole_ms", "call_ms", "expected"),
-    [
-        ((1.0, 3.0), 9.0, 1.0, (2.0, 6.0)),
-        ((0.0, 0.0), 1.0, 0.5, (0.0, 0.0)),
-        ((1.0, 3.0), 1.0, 2.0, (0.025, 0.075)),  # some time stays where a call takes as long
-    ],
-)
+    [((1.0, 3.0), 9.0, 1.0, (2.0, 6.0)),
+     ((0.0, 0.0), 1.0, 0.5, (0.0, 0.0)),
+     ((1.0, 3.0), 1.0, 2.0, (0.025, 0.075))],  # some time stays where a call takes as long
+)  # fmt: skip
 def test_ops_and_a_call_add_up_to_the_whole_model(op_ms, whole_ms, call_ms, expected):
     profile = calibrated(replace(MEASURED, op_ms=op_ms), whole_ms=whole_ms, call_ms=call_ms)
     assert profile.op_ms == pytest.approx(expected)

@@ -66,11 +66,9 @@ def test_a_weight_is_what_numpy_makes_of_it(body, expected):
 
 @pytest.mark.parametrize(
     ("body", "expected"),
-    [
-        (lambda a, b: relax.op.exp(a), np.exp(A)),
-        (lambda a, b: relax.op.concat([a, b], 1), np.concatenate([A, B], 1)),
-    ],
-)
+    [(lambda a, b: relax.op.exp(a), np.exp(A)),
+     (lambda a, b: relax.op.concat([a, b], 1), np.concatenate([A, B], 1))],
+)  # fmt: skip
 def test_what_is_not_in_the_table_is_folded_by_the_compiler(body, expected):
     (block,) = fold_others(module(body))["main"].body.blocks
     constant = block.bindings[-1].value.args[1]
