@@ -58,9 +58,8 @@ def special_items(
     for number, item in enumerate(items):
         for name, array in item.items():
             if array.dtype.kind == "f" and array.size:
-                generator = np.random.default_rng(
-                    [seed, number, 1, *name.encode("utf-8", "surrogatepass")]
-                )
+                numbers = [seed, number, 1, *name.encode("utf-8", "surrogatepass")]
+                generator = np.random.default_rng(numbers)
                 places = generator.choice(array.size, max(1, array.size // 64), replace=False)
                 limits = np.finfo(array.dtype)
                 values = (np.nan, np.inf, -np.inf, limits.tiny / 4, -0.0, limits.max)

@@ -211,8 +211,7 @@ def _store_constants_as_tensors(graph: Any) -> None:
         kind = attribute.name.removeprefix("value_").removesuffix("s")
         if kind in ("float", "int"):
             dtype = "float32" if kind == "float" else "int64"
-            array = np.array(helper.get_attribute_value(attribute), dtype)
-            tensor = numpy_helper.from_array(array)
+            tensor = numpy_helper.from_array(np.array(helper.get_attribute_value(attribute), dtype))
             attribute.CopyFrom(helper.make_attribute("value", tensor))
 
 

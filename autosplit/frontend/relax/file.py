@@ -40,9 +40,7 @@ def read(path: Path, *, trust_kernels: bool = False) -> Any:
 
 
 def convert(module: Any, name: str, shapes: Shapes | None = None, batch: int = 1) -> SourceModel:
-    """Import an IRModule whose function ``main`` is static once ``shapes`` is applied.
-
-    It is made to take ``batch`` items at once.
+    """Import an IRModule that ``shapes`` makes static, made to take ``batch`` items at once.
 
     Raises:
         ModelError: The module is not well formed, or ``main`` cannot be split.

@@ -99,11 +99,7 @@ def inlined(module: Any) -> Any:
     Raises:
         ModelError: There is no ``main``, or a function calls itself.
     """
-    callees = {
-        variable.name_hint: function
-        for variable, function in module.functions.items()
-        if isinstance(function, relax.Function)
-    }
+    callees = {g.name_hint: f for g, f in module.functions.items() if isinstance(f, relax.Function)}
     main = callees.pop(ENTRY, None)
     names = ", ".join(sorted(callees))
     if main is None:

@@ -14,7 +14,7 @@ import json
 import math
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -46,9 +46,7 @@ _FUNCTION_ATTRIBUTES = ("Primitive", "global_symbol", "num_input", "relax.force_
 _DTYPE = re.compile(r"(|bool|void|u?int\d{1,2}|float\d{1,2}|bfloat16|float[468]_\w+)")
 _NAME = re.compile(r"[A-Za-z_][\w.]{0,199}", re.ASCII)
 # Fields that hold a number themselves; every other integer is the index of a node.
-_NUMBERS = frozenset(
-    ("line", "column", "end_line", "end_column", "ndim", "index", "kind", "iter_type")
-)
+_NUMBERS = ("line", "column", "end_line", "end_column", "ndim", "index", "kind", "iter_type")
 _NULLABLE = ("span", "attrs", "shape", "values", "params", "dtype", "vdevice", "derive_func")
 _MAX_DEPTH = 1000  # TVM walks a module recursively: what nests deeper overflows its stack
 _TENSOR_MAGIC = 0xDD5E40F096B4A13F
@@ -142,10 +140,8 @@ class _Document:
             table = (self._nodes[data["attrs"]].get("data") or {}).get("__dict__")
             for key, value in self._pairs(table) if table is not None else ():
                 name = self._text(key)
-                is_symbol = name == "global_symbol"
-                if name not in _FUNCTION_ATTRIBUTES or (
-                    is_symbol and not _NAME.fullmatch(self._text(value))
-                ):
+                is_named = name != "global_symbol" or _NAME.fullmatch(self._text(value))
+                if name not in _FUNCTION_ATTRIBUTES or not is_named:
                     yield f"the attribute '{name}'"
 
     def _references(self, index: int) -> Iterator[int]:
@@ -200,17 +196,16 @@ def _code(thing: str) -> ModelError:
 
 
 @cache
-def _number_fields(kind: str) -> frozenset[str]:
+def _number_fields(kind: str) -> Collection[str]:
     """The fields of a node type that hold a number themselves and not the index of a node."""
     if not kind.startswith(_OP_ATTRIBUTES):
         return _NUMBERS
     # TVM's reflection has no public way to the fields of a type that has no Python class.
     from tvm_ffi.core import _lookup_or_register_type_info_from_type_key as type_info
 
-    schemas = {
-        f.name: json.loads(f.metadata["type_schema"])["type"] for f in type_info(kind).fields
-    }
-    return frozenset(name for name, schema in schemas.items() if schema in ("int", "float"))
+    fields = type_info(kind).fields
+    types = {f.name: json.loads(f.metadata["type_schema"])["type"] for f in fields}
+    return frozenset(name for name, type_name in types.items() if type_name in ("int", "float"))
 
 
 def _check_tensor(data: str) -> None:

@@ -30,10 +30,12 @@ def require_computation(program: Any) -> None:
 
 
 def require_inference(program: Any) -> None:
-    """Raise ModelError for a batch norm in training mode that updates its statistics."""
+    """Raise ModelError for a batch norm that trains, and for what ONNX computes inexactly."""
     for node in program.graph.nodes:
-        is_norm = target_name(node.target) == "batch_norm.default"
-        if is_norm and node.args[5] is True and node.args[3] is not None:
+        name = target_name(node.target)
+        if name in ("histc.default", "logcumsumexp.default"):
+            raise ModelError(f"node '{node.name}' ({name}) has no exact form in ONNX; replace it")
+        if name == "batch_norm.default" and node.args[5] is True and node.args[3] is not None:
             raise ModelError(
                 f"node '{node.name}' normalises by the statistics of its input, as in training; "
                 "export the model after eval()"

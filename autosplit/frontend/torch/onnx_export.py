@@ -25,14 +25,16 @@ from autosplit.frontend.torch.checks import target_name
 _FAILED_NODE = re.compile(r"translating node %(\w+)[^\n]*target=([\w.]+)")
 _ATTENTION = "scaled_dot_product_attention.default"
 # Ops that torch decomposes first. Its exporter writes a wrong Conv for conv3d without bias, stacks
-# by a function of sequences, reads what a copy overwrites, mixes operands of different types,
-# divides integers as 32-bit floats, and overflows in logaddexp and log_sigmoid.
+# by a function of sequences, reads what a copy overwrites, mixes operands of different types, takes
+# -0.0 for positive, divides integers as 32-bit floats, rounds quotients, and overflows in logaddexp
+# and log_sigmoid.
 _DECOMPOSED = frozenset(
     f"{_ATTENTION} conv3d.default hstack.default vstack.default dstack.default "
     "column_stack.default atleast_1d.Sequence atleast_2d.Sequence atleast_3d.Sequence "
     "copy.default copy_.default logaddexp.default logaddexp2.default log_sigmoid.default "
     "div.Tensor_mode div.Scalar_mode divide.Tensor_mode divide.Scalar_mode "
-    "divide.Tensor multiply.Tensor subtract.Tensor true_divide.Tensor".split()
+    "divide.Tensor multiply.Tensor subtract.Tensor true_divide.Tensor remainder.Tensor "
+    "remainder.Scalar signbit.default".split()
 )
 
 
@@ -179,7 +181,9 @@ def _decompositions(program: Any) -> dict[Any, Any]:
     table[aten.atleast_3d.Sequence] = lambda parts: list(map(torch.atleast_3d, parts))
     table[aten.copy.default] = _copy
     table[aten.div.Tensor_mode] = table[aten.div.Scalar_mode] = _quotient
+    table[aten.remainder.Tensor] = table[aten.remainder.Scalar] = _remainder
     table[aten.scaled_dot_product_attention.default] = _attention
+    table[aten.signbit.default] = lambda number: torch.where(number == 0, 1 / number, number) < 0
     return {op: function for op, function in table.items() if target_name(op) in _DECOMPOSED}
 
 
@@ -195,6 +199,14 @@ def _quotient(dividend: Any, divisor: Any, *, rounding_mode: str | None) -> Any:
     if rounding_mode == "trunc":
         dividend = dividend - torch.fmod(dividend, divisor)
     return torch.floor_divide(dividend, divisor)
+
+
+def _remainder(number: Any, divisor: Any) -> Any:
+    """The exact rest of floats; the exporter's rounded quotient is wrong where it is large."""
+    if not torch.result_type(number, divisor).is_floating_point:
+        return NotImplemented
+    rest = torch.fmod(number, divisor)
+    return torch.where(rest * divisor < 0, rest + divisor, rest)
 
 
 def _attention(query: Any, key: Any, value: Any, mask: Any = None, *more: Any, **other: Any) -> Any:
