@@ -23,6 +23,7 @@ PLAIN = [
 ELEMENTWISE = [*(f"{op}(x)" for op in PLAIN), "PRelu(x, slope)", "Clip(x, low, high)"]
 ELEMENTWISE += [f"{op}({reads})" for op in ("Max", "Min") for reads in ("x, zeros", "zeros, x")]
 ELEMENTWISE += ["Sum(x, zeros)", "Mul(x, zero)", "Div(zero, x)", "Div(x, zero)"]
+ELEMENTWISE += [f"Where(Not({op}(x, zeros)), x, slope)" for op in ("Less", "GreaterOrEqual")]
 WEIGHTS = {
     "low": np.array(-1, np.float32),
     "high": np.array(2, np.float32),

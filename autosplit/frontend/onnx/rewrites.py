@@ -142,9 +142,8 @@ def _by_zero(node: Node) -> Any:
     if sum(zeros) != 1 or not shape_of(node.inputs[zeros.index(False)]):
         return node.converted()
     pairs = zip(node.inputs, zeros, strict=True)
-    return node.converted(
-        inputs=[constant(i.value.numpy().reshape(1)) if z else i for i, z in pairs]
-    )
+    inputs = [constant(i.value.numpy().reshape(1)) if z else i for i, z in pairs]
+    return node.converted(inputs=inputs)
 
 
 def _is_zero(operand: Any) -> bool:
@@ -207,6 +206,8 @@ REWRITES: dict[str, Callable[[Node], Any]] = {
     "Dropout": lambda node: node.inputs[0],  # one that drops values was refused before
     "Equal": _equal,
     "LayerNormalization": _layer_normalization,
+    # TVM takes the negation of x < y for x >= y, which differs for NaN.
+    "Not": lambda node: node.converted(kind="Xor", inputs=[*node.inputs, constant(True)]),
     "Pow": _pow,
     "Resize": _resize,
     "Slice": _slice,
