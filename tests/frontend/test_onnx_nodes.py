@@ -16,12 +16,10 @@ def named(*nodes):
 
 @pytest.mark.parametrize(
     ("nodes", "names"),
-    [
-        (["Relu x a first", "Split a b,c", "Exp b d"], ["first", "b", "d"]),
-        (["Relu x a n", "Relu a b n", "Relu b c m"], ["n:a", "n:b", "m"]),
-        (["Relu x a n", "Relu a b n", "Relu b c n:b"], ["n:a", "n:b:2", "n:b"]),
-    ],
-)
+    [(["Relu x a first", "Split a b,c", "Exp b d"], ["first", "b", "d"]),
+     (["Relu x a n", "Relu a b n", "Relu b c m"], ["n:a", "n:b", "m"]),
+     (["Relu x a n", "Relu a b n", "Relu b c n:b"], ["n:a", "n:b:2", "n:b"])],
+)  # fmt: skip
 def test_a_node_has_its_name_or_that_of_its_output_told_apart(nodes, names):
     parts = [(*text.split(), "")[:4] for text in nodes]
     assert named(*(node(k, x, y.replace(",", " "), name) for k, x, y, name in parts)) == names

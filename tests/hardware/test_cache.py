@@ -29,11 +29,9 @@ def test_a_file_is_made_once_and_making_that_fails_leaves_nothing(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "damage"),
-    [
-        *(("kept.o", damage) for damage in (b"", b"fir", b"First", b"first\0")),
-        *(("kept.o.sha256", damage) for damage in (b"", b"\xff\xfe", b"0" * 64)),
-    ],
-)
+    [*(("kept.o", damage) for damage in (b"", b"fir", b"First", b"first\0")),
+     *(("kept.o.sha256", damage) for damage in (b"", b"\xff\xfe", b"0" * 64))],
+)  # fmt: skip
 def test_a_file_that_is_not_that_of_its_digest_is_made_again(tmp_path, name, damage):
     file = cache.keep(tmp_path / "kept.o", writes("first"))
     (tmp_path / name).write_bytes(damage)

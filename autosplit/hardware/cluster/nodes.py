@@ -50,8 +50,7 @@ class NodeActor(Actor):
             write_files(folder, digests, contents)
             tuning = folder / TUNING if (folder / TUNING).is_dir() else None
             model = load_model(folder / next(iter(digests)), tuning=tuning, **options)
-            profiles: list[Profile] = model.profiles([parse(device)], seconds, force)
-            return profiles
+            return list(model.profiles([parse(device)], seconds, force))
 
     def run(self, array: Any) -> Any:
         """Return the array, for the measurement of the link."""
@@ -88,8 +87,7 @@ def profile(
     def profiles_there(actor: PooledActor) -> list[Profile]:
         contents = [put(file, digests[name]) for name, file in files.items()]
         call = actor.handle.profile.remote(load_model, options, digests, timing, *contents)
-        profiles: list[Profile] = answer(call, f"device '{device}'", PROFILE_S)
-        return profiles
+        return list(answer(call, f"device '{device}'", PROFILE_S))
 
     question = repr((options, digests, *timing[:2]))
     return _answered(device, question, profiles_there, again=force)

@@ -79,8 +79,7 @@ def _errors(output: Array, expected: Array, tolerance: float) -> tuple[float, fl
         return error, error / (scale or 1.0)
     errors = np.abs(np.subtract(output, expected, where=finite, out=np.zeros_like(expected)))
     sizes = np.where(finite, np.abs(expected), scale)
-    axes = {*range(expected.ndim)}
-    parts = [(), *(tuple(axes - {axis}) for axis in axes)]
+    parts = [(), *(tuple({*range(expected.ndim)} - {axis}) for axis in range(expected.ndim))]
     return error, max(_relative(errors, sizes, scale, part) for part in parts)
 
 

@@ -58,8 +58,7 @@ def aligned_empty(shape: Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
     size = math.prod(shape) * np.dtype(dtype).itemsize
     memory = np.empty(size + ALIGNMENT, np.uint8)
     start = -_address(memory) % ALIGNMENT
-    array: np.ndarray[Any, Any] = memory[start : start + size].view(dtype)
-    return array.reshape(shape)
+    return np.ndarray(shape, dtype, memory, start)
 
 
 def aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -125,12 +125,10 @@ def test_a_shape_that_does_not_fit_says_why(refused, options, line):
 
 @pytest.mark.parametrize(
     ("declared", "shapes", "expected"),
-    [
-        *(([(size, 4), (size, 8)], {}, [(1, 4), (1, 8)]) for size in ("N", "batch_size", None)),
-        ([("n", 4), ("n", 8)], {"x0": (3, 4)}, [(3, 4), (3, 8)]),
-        *(([None], {"x0": shape}, [shape]) for shape in ((), (5,), (2, 3, 4))),
-    ],
-)
+    [*(([(size, 4), (size, 8)], {}, [(1, 4), (1, 8)]) for size in ("N", "batch_size", None)),
+     ([("n", 4), ("n", 8)], {"x0": (3, 4)}, [(3, 4), (3, 8)]),
+     *(([None], {"x0": shape}, [shape]) for shape in ((), (5,), (2, 3, 4)))],
+)  # fmt: skip
 def test_open_sizes_are_those_of_one_item_or_as_said(save, declared, shapes, expected):
     model = api.load_model(save(dynamic(*declared)), shapes)
     assert [port.shape for port in model.lowered.inputs] == expected

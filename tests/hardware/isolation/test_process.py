@@ -89,12 +89,10 @@ def test_a_death_is_reported_with_its_cause(start, code, cause):
 
 @pytest.mark.parametrize(
     "code",
-    [
-        "import re; re.match(r'(a+)+$', 'a' * 64 + 'b')",  # holds Python's global lock
-        "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)",
-        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)",
-    ],
-)
+    ["import re; re.match(r'(a+)+$', 'a' * 64 + 'b')",  # holds Python's global lock
+     "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)",
+     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"],
+)  # fmt: skip
 def test_a_worker_that_hangs_is_killed_at_the_deadline(start, code):
     worker = start()
     worker.call(ECHO, 30)

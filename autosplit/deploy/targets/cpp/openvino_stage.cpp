@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <openvino/core/graph_util.hpp>
+#include <openvino/op/topk.hpp>
 #include <openvino/openvino.hpp>
 
 #include "stage.hpp"
@@ -33,6 +35,18 @@ void pin_workers(const std::vector<int>& cores) {
   }
 }
 
+// Of equal values ONNX takes those with the lowest indices first.
+void keep_ties_in_order(const std::shared_ptr<ov::Model>& model) {
+  for (const auto& node : model->get_ordered_ops()) {
+    const auto topk = std::dynamic_pointer_cast<ov::op::v11::TopK>(node);
+    if (!topk) continue;
+    const auto stable = std::make_shared<ov::op::v11::TopK>(
+        topk->input_value(0), topk->input_value(1), topk->get_provided_axis(), topk->get_mode(),
+        ov::op::TopKSortType::SORT_VALUES, topk->get_index_element_type(), true);
+    ov::replace_node(topk, stable);
+  }
+}
+
 class OpenvinoStage : public Stage {
  public:
   OpenvinoStage(const StageSpec& spec, const Replica& replica)
@@ -44,8 +58,11 @@ class OpenvinoStage : public Stage {
     const bool is_rounding = spec.runtime == "openvino-bfloat16";
     const auto compile = [&] {
       prctl(PR_SET_NAME, NAME);
-      return ov::Core().compile_model(
-          replica.file, "CPU", ov::num_streams(1),
+      ov::Core core;
+      const auto model = core.read_model(replica.file);
+      keep_ties_in_order(model);
+      return core.compile_model(
+          model, "CPU", ov::num_streams(1),
           ov::inference_num_threads(static_cast<int>(cores_.size())),
           // By default OpenVINO chooses the cores by itself, and bfloat16 if the processor has it.
           ov::hint::enable_cpu_pinning(false),

@@ -39,15 +39,14 @@ def runs_here(cores: Cores) -> bool:
 
 
 def _rest_of_product(graph: Any) -> str:
-    """The result of a Mod of a product of integers, as in a hash of inputs; empty without one."""
+    """The result of a Mod of floats, or of a product, as in a hash of inputs; empty without one."""
     varying, products = {value.name for value in graph.input}, set[str]()
     for node in graph.node:
         if asks_for_shape(node) or varying.isdisjoint(node.input):
             continue
         varying.update(node.output)
         of_product = not products.isdisjoint(node.input)
-        # Floats have a Mod with fmod=1 alone.
-        if node.op_type == "Mod" and of_product and not any(a.i for a in node.attribute):
+        if node.op_type == "Mod" and (of_product or any(a.i for a in node.attribute)):
             return str(node.output[0])
         if node.op_type == "Mul" or (of_product and node.op_type in _LINEAR):
             products.update(node.output)
@@ -72,8 +71,8 @@ class OpenvinoRuntime(SubmodelRuntime):
         original = super().original
         if node := _rest_of_product(original.proto.graph):
             raise ModelError(
-                f"runtime '{self.name}' computes integers in 24 bits, too few for a product of "
-                f"which node '{node}' takes the rest; choose another --runtime"
+                f"runtime '{self.name}' computes in 24 bits, too few for a number of which node "
+                f"'{node}' takes the rest; choose another --runtime"
             )
         return original
 

@@ -45,8 +45,7 @@ class OpenvinoStage(SubmodelStage):
         super().__init__(spec, cores)
         self._types = [dtype_of(port.dtype) for port in spec.outputs]
         self._wide_inputs = [p.name for p in spec.inputs if rounds(OPENVINO, p.dtype)]
-        places = enumerate(spec.outputs)
-        self._wide_outputs = [place for place, p in places if rounds(OPENVINO, p.dtype)]
+        self._wide_outputs = [i for i, p in enumerate(spec.outputs) if rounds(OPENVINO, p.dtype)]
         # Matched by position: OpenVINO loses the name of an input that a Dropout node reads.
         _require_shapes("inputs", spec.inputs, compiled.inputs)
         _require_shapes("outputs", spec.outputs, compiled.outputs)
@@ -114,6 +113,13 @@ def compile_model(
         # ``read_model`` tries every frontend, and TensorFlow's prints errors for other files.
         frontend = openvino.frontend.FrontEndManager().load_by_framework("onnx")
         network = frontend.convert(frontend.load(source))
+        # Of equal values ONNX takes those with the lowest indices first.
+        for op in (op for op in network.get_ops() if op.get_type_name() == "TopK"):
+            settings = op.get_attributes() | {"sort": "value", "stable": True}
+            stable = openvino.opset13.topk(op.input_value(0), op.input_value(1), **settings)
+            stable.set_friendly_name(op.get_friendly_name())
+            for output, replacement in zip(op.outputs(), stable.outputs(), strict=True):
+                output.replace(replacement)
         return openvino.Core().compile_model(network, "CPU", properties)
     except Exception as error:
         raise ModelError(f"OpenVINO cannot load the model: {_reason(error)}") from error

@@ -49,9 +49,17 @@ def test_integers_that_grow_beyond_24_bits_are_refused(load):
 
 def test_the_rest_of_a_product_which_may_need_more_than_24_bits_is_refused(load):
     ports, weights = "g (int64[6] i) => (float[6] y)", {"k": np.array(31337), "q": np.array(1009)}
-    proto = nets.net(f"{ports} {{ n = Mod(Mul(i, k), q)  y = Cast<to=1>(n) }}", weights)
-    with pytest.raises(ModelError, match="of which node 'n' takes the rest; choose"):
-        load(proto).split([]).pipeline()
+    for rest in ("Mod(Mul(i, k), q)", "Mod<fmod=1>(Cast<to=1>(i), Cast<to=1>(q))"):
+        proto = nets.net(f"{ports} {{ n = {rest}  y = Cast<to=1>(n) }}", weights)
+        with pytest.raises(ModelError, match="of which node 'n' takes the rest; choose"):
+            load(proto).split([]).pipeline()
+
+
+def test_of_equal_values_the_first_ones_are_on_top(load):
+    text = "g (float[1,99] x) => (float[1,9] v, int64[1,9] i) { v, i = TopK(x, k) }"
+    with load(nets.net(text, {"k": np.array([9])})).split([]).pipeline() as pipeline:
+        (outputs,) = pipeline.run([{"x": np.arange(99, dtype=np.float32)[None] % 3}])
+    assert outputs["i"].tolist() == [[*range(2, 28, 3)]]
 
 
 def test_integers_of_more_than_24_bits_do_not_cross_a_cut(save):
