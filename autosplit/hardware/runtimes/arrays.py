@@ -34,13 +34,9 @@ def tensor_of(value: Any, tvm_device: Any) -> Any:
     if array.dtype.kind not in "biuf" or tvm_device != tvm.cpu() or not array.size:
         return tvm.runtime.tensor(array, tvm_device)
     # Numpy does not export read-only memory.
-    if not (array.flags.c_contiguous and array.flags.writeable) or _address(array) % ALIGNMENT:
+    if not (array.flags.c_contiguous and array.flags.writeable) or array.ctypes.data % ALIGNMENT:
         array = aligned_copy(array)
     return tvm_ffi.from_dlpack(array)
-
-
-def _address(array: np.ndarray[Any, Any]) -> int:
-    return int(array.__array_interface__["data"][0])
 
 
 def dtype_of(name: str) -> np.dtype[Any]:
@@ -57,7 +53,7 @@ def aligned_empty(shape: Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
     """Memory for an array that TVM can use without a copy."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     memory = np.empty(size + ALIGNMENT, np.uint8)
-    start = -_address(memory) % ALIGNMENT
+    start = -memory.ctypes.data % ALIGNMENT
     return np.ndarray(shape, dtype, memory, start)
 
 
