@@ -24,7 +24,7 @@ from autosplit.hardware.devices.device import Cores
 from autosplit.hardware.execution.stage_spec import Port, StageSpec
 from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.profiling.timing import MS, on_cores, repeated_ms
-from autosplit.hardware.runtimes.tvm.stage import empty, local_machine, send
+from autosplit.hardware.runtimes.tvm.stage import local_machine
 from autosplit.lowering.layout.order import to_last
 
 _MIN_SAMPLES, _MAX_SAMPLES = 4, 60
@@ -122,10 +122,11 @@ def single_ops(
         for port in stage.inputs:
             if port.name not in tensors:
                 array = item[port.name].reshape(port.shape)  # not transposed: any values will do
-                tensors[port.name] = _sent(array, port, tvm_device)
+                tensors[port.name] = tvm.runtime.tensor(array, tvm_device)
         if op.name not in supported:
             for port in stage.outputs:
-                tensors[port.name] = _sent(np.zeros(port.shape, port.dtype), port, tvm_device)
+                zeros = np.zeros(port.shape, port.dtype)
+                tensors[port.name] = tvm.runtime.tensor(zeros, tvm_device)
             samples.append([math.inf])
             continue
         machine.set_input(op.name, *(tensors[port.name] for port in stage.inputs))
@@ -154,9 +155,3 @@ def _sample(machine: Any, tvm_device: Any, name: str, seconds: float) -> list[fl
 def _evaluate(machine: Any, tvm_device: Any, name: str, repeat: int) -> list[float]:
     evaluate = machine.time_evaluator("invoke_stateful", tvm_device, number=1, repeat=repeat)
     return [float(seconds) * MS for seconds in evaluate(name).results]
-
-
-def _sent(array: np.ndarray[Any, Any], port: Port, tvm_device: Any) -> Any:
-    tensor = empty(port, tvm_device)
-    send(array, tensor)
-    return tensor

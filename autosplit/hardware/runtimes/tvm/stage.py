@@ -6,13 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from autosplit.extras import relax, tvm
 from autosplit.hardware.codegen.link import ENTRY
 from autosplit.hardware.devices.device import Cores, LocalDevice
 from autosplit.hardware.devices.rpc import ServerConnection
-from autosplit.hardware.execution.stage_spec import Port, StageSpec
+from autosplit.hardware.execution.stage_spec import StageSpec
 from autosplit.hardware.runtimes.arrays import array_of, tensor_of
 from autosplit.hardware.runtimes.interface import Stage
 
@@ -58,14 +56,17 @@ class RpcStage(Stage):
         self._library: Any = connection.load(write)
         with connection.guarded("a stage was set up"):
             self._machine: Any = relax.VirtualMachine(self._library, connection.tvm_devices)
-            self._inputs = [empty(port, connection.tvm_device) for port in spec.inputs]
+            there = connection.tvm_device
+            self._inputs = [tvm.runtime.empty(p.shape, p.dtype, there) for p in spec.inputs]
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """See Stage. Raises StageError where the server is gone or does not answer."""
         machine = self._machine
         with self._connection.guarded("a stage ran"):
             for tensor, value in zip(self._inputs, values, strict=True):
-                send(value, tensor)
+                array = array_of(value)
+                if array.size:
+                    tensor.copyfrom(array)
             machine.set_input(ENTRY, *self._inputs)
             machine.invoke_stateful(ENTRY)
             outputs = [machine._get_output(ENTRY, i) for i in range(self._output_count)]
@@ -86,15 +87,3 @@ def local_machine(module: Any, device: LocalDevice) -> Any:
     if not isinstance(device, Cores):
         tvm_devices.append(tvm.cpu())  # it computes what a GPU does not, shapes for example
     return relax.VirtualMachine(module, tvm_devices)
-
-
-def empty(port: Port, tvm_device: Any) -> Any:
-    """Memory for a tensor on a TVM device."""
-    return tvm.runtime.empty(port.shape, port.dtype, tvm_device)
-
-
-def send(value: Any, tensor: Any) -> None:
-    """Copy an array or a tensor into the memory of ``tensor``, which may be on another device."""
-    array = array_of(value)
-    if array.size:
-        tensor.copyfrom(np.asarray(array, order="C"))
