@@ -143,9 +143,7 @@ def _candidates(module: Any, target: Any, samples: int, seed: int) -> list[Any]:
             rand_state=random.Random(seed).randrange(1, 1 << 31),
             num_threads=1,
         )
-        spaces = context.generate_design_space()
-        memory, model = ms.database.MemoryDatabase(), ms.cost_model.RandomModel()
-        context.pre_tuning(samples, samples, spaces, memory, model)
+        context.pre_tuning(samples, samples)
         return list(context.generate_measure_candidates() or ())
     except Exception:  # TVM raises errors of many kinds for a kernel without a design space
         return []
