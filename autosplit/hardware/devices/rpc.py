@@ -48,13 +48,6 @@ class ServerConnection:
         self._ping = self._session.get_function("runtime.NumThreads")
 
     @property
-    def tvm_devices(self) -> list[Any]:
-        """The devices for a virtual machine there: its own and, for a GPU, also the processor."""
-        if self.device.kind == "cpu":
-            return [self.tvm_device]
-        return [self.tvm_device, self._session.cpu(0)]
-
-    @property
     def is_alive(self) -> bool:
         """Whether the server still answers; a connection that does not is closed."""
         try:

@@ -14,7 +14,6 @@ from autosplit.hardware.devices.session import Session
 from tests.hardware.fakes import PATIENCE_S, wait_for
 
 HERE = Rpc("host", 9090)
-GPU = Rpc("host", 9090, kind="cuda", number=1)
 
 
 class Server:
@@ -22,7 +21,7 @@ class Server:
 
     def __init__(self):
         self.is_up, self.files, self.log = True, {}, []
-        self.device, self.cpu = (lambda *place: place), (lambda number: ("cpu", number))
+        self.device = lambda *place: place
 
     def get_function(self, name):
         def call():
@@ -88,11 +87,6 @@ def test_a_server_that_went_away_is_lost_whatever_the_error(connection, server):
     text = "'rpc:host:9090' was lost while a stage ran; start its server again"
     with pytest.raises(StageError, match=text), connection.guarded("a stage ran"):
         raise ValueError("nonsense")
-
-
-def test_beside_another_kind_of_device_runs_the_processor(server):
-    assert ServerConnection(HERE, Session(server)).tvm_devices == [("cpu", 0)]
-    assert ServerConnection(GPU, Session(server)).tvm_devices == [("cuda", 1), ("cpu", 0)]
 
 
 def at_once(work):

@@ -18,13 +18,12 @@ from typing import Any
 import numpy as np
 
 from autosplit.errors import ModelError
-from autosplit.extras import tvm
+from autosplit.extras import relax, tvm
 from autosplit.hardware.codegen.link import ENTRY, Linker
 from autosplit.hardware.devices.device import Cores
 from autosplit.hardware.execution.stage_spec import Port, StageSpec
 from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.profiling.timing import MS, on_cores, repeated_ms
-from autosplit.hardware.runtimes.tvm.stage import local_machine
 from autosplit.lowering.layout.order import to_last
 
 _MIN_SAMPLES, _MAX_SAMPLES = 4, 60
@@ -81,7 +80,7 @@ def _timed_rounds(
         machine[ENTRY](*values)
 
     cores.bind_kernels()
-    machine = local_machine(module, cores)
+    machine = relax.VirtualMachine(module, cores.tvm_device())
     machine.set_instrument(instrument)
     values = [tvm.runtime.tensor(v) for v in inputs]
     repeated_ms(run_round, seconds)

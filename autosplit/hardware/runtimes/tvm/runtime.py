@@ -25,7 +25,7 @@ from autosplit.hardware.profiling.timing import on_cores
 from autosplit.hardware.runtimes.interface import Runtime, Stage, closed_on_error
 from autosplit.hardware.runtimes.registry import TVM
 from autosplit.hardware.runtimes.tvm import profile
-from autosplit.hardware.runtimes.tvm.stage import RpcStage, VmStage, local_machine
+from autosplit.hardware.runtimes.tvm.stage import RpcStage, VmStage
 from autosplit.versions import machine
 
 
@@ -172,13 +172,12 @@ class TvmRuntime(Runtime):
         with ExitStack() as guarded:
             if isinstance(device, Rpc):
                 connection = rpc.connect(device)
-                library = connection.load(partial(linker.write, functions))
+                module = connection.load(partial(linker.write, functions))
                 guarded.enter_context(connection.guarded("it was profiled"))
                 tvm_device = connection.tvm_device
-                vm = relax.VirtualMachine(library, connection.tvm_devices)
             else:
                 device.bind_kernels()
-                module = linker.link(functions, merge=False)
-                vm, tvm_device = local_machine(module, device), device.tvm_device()
+                module, tvm_device = linker.link(functions, merge=False), device.tvm_device()
+            vm = relax.VirtualMachine(module, tvm_device)
             times = profile.single_ops(linker, stages, functions, item, vm, tvm_device, seconds)
             return Profile.of_samples(str(device), times)

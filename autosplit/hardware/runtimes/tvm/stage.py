@@ -8,7 +8,7 @@ from typing import Any
 
 from autosplit.extras import relax, tvm
 from autosplit.hardware.codegen.link import ENTRY
-from autosplit.hardware.devices.device import Cores, LocalDevice
+from autosplit.hardware.devices.device import LocalDevice
 from autosplit.hardware.devices.rpc import ServerConnection
 from autosplit.hardware.execution.stage_spec import StageSpec
 from autosplit.hardware.runtimes.arrays import array_of, tensor_of
@@ -26,7 +26,7 @@ class VmStage(Stage):
         self._device = device
         self._tvm_device = device.tvm_device()
         self._weights = tuple(weights)
-        self._main = local_machine(module, device)["main"]
+        self._main = relax.VirtualMachine(module, self._tvm_device)["main"]
 
     def open(self) -> None:
         """Pin the calling thread and its kernel threads to the stage's cores."""
@@ -55,8 +55,8 @@ class RpcStage(Stage):
         self._connection: Any = connection  # None once the stage is closed
         self._library: Any = connection.load(write)
         with connection.guarded("a stage was set up"):
-            self._machine: Any = relax.VirtualMachine(self._library, connection.tvm_devices)
             there = connection.tvm_device
+            self._machine: Any = relax.VirtualMachine(self._library, there)
             self._inputs = [tvm.runtime.empty(p.shape, p.dtype, there) for p in spec.inputs]
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
@@ -79,11 +79,3 @@ class RpcStage(Stage):
             # connection, so that those calls fail at once.
             self._connection.is_alive  # noqa: B018
         self._machine, self._inputs, self._library, self._connection = None, [], None, None
-
-
-def local_machine(module: Any, device: LocalDevice) -> Any:
-    """The virtual machine of a linked or loaded library on a device of this machine."""
-    tvm_devices = [device.tvm_device()]
-    if not isinstance(device, Cores):
-        tvm_devices.append(tvm.cpu())  # it computes what a GPU does not, shapes for example
-    return relax.VirtualMachine(module, tvm_devices)
