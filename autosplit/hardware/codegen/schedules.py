@@ -6,10 +6,8 @@ MetaSchedule, so databases of the same kernels can be exchanged with other tools
 
 from __future__ import annotations
 
-import logging
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +65,7 @@ def _serial(function: Any) -> Any:
 
 def _from_database(functions: Mapping[str, Any], folder: Path, target: Any) -> dict[str, Any]:
     """The kernels that the database has a record of, scheduled."""
-    with target, database(folder), quiet():
+    with target, database(folder):
         open_kernels = {name: f for name, f in functions.items() if not is_scheduled(f)}
         module = relax.transform.MetaScheduleApplyDatabase()(tvm.IRModule(open_kernels))
     return {gvar.name_hint: f for gvar, f in module.functions.items() if is_scheduled(f)}
@@ -139,15 +137,3 @@ def database(folder: Path, create: bool = False) -> Any:
         require(folder)
     with explained(ConfigError, f"the tuning database '{folder}' is damaged"):
         return ms.database.JSONDatabase(str(folder / WORKLOADS), str(folder / RECORDS))
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Silence MetaSchedule's warnings of unknown kernels and failed samples: both are expected."""
-    logger = logging.getLogger("tvm.s_tir.meta_schedule")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
