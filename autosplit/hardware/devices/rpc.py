@@ -63,12 +63,11 @@ class ServerConnection:
 
     def ask(self, function: str) -> str | None:
         """The text that a function of the server's TVM returns; None if it has no such function."""
-        try:
-            return str(self._session.get_function(function)())
-        except Exception as error:
-            if self._is_lost(error):
-                raise self._lost("it was asked for its target") from None
-            return None
+        with self.guarded("it was asked for its target"):
+            try:
+                return str(self._session.get_function(function)())
+            except AttributeError:
+                return None
 
     @contextlib.contextmanager
     def guarded(self, activity: str) -> Iterator[None]:
@@ -78,11 +77,12 @@ class ServerConnection:
         except StageError:
             raise
         except Exception as error:
-            if self._is_lost(error):
-                raise self._lost(activity) from error
-            raise StageError(
-                f"device '{self.device}' failed while {activity}: {line_of(error, last=True)}"
-            ) from error
+            self._cut_off(error)
+            problem = f"failed while {activity}: {line_of(error, last=True)}"
+            if not self.is_alive:
+                silence = f" (no answer in {devices.SILENCE_S:.0f} s)" if self._is_silent else ""
+                problem = f"was lost while {activity}{silence}; start its server again"
+            raise StageError(f"device '{self.device}' {problem}") from error
 
     def load(self, write: Callable[[Path], object]) -> Any:
         """Load the library that ``write`` makes; it stays there while the result is referenced."""
@@ -97,10 +97,6 @@ class ServerConnection:
                 finally:
                     self._session.remove(file.name)
 
-    def _is_lost(self, error: Exception) -> bool:
-        self._cut_off(error)
-        return not self.is_alive
-
     def _cut_off(self, error: Exception) -> None:
         """Close the connection after a timeout: the next call would read the late answer."""
         if self._socket is None or os.strerror(errno.EAGAIN) not in str(error):
@@ -108,12 +104,6 @@ class ServerConnection:
         self._is_silent = True
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
-
-    def _lost(self, activity: str) -> StageError:
-        silence = f" (no answer in {devices.SILENCE_S:.0f} s)" if self._is_silent else ""
-        return StageError(
-            f"device '{self.device}' was lost while {activity}{silence}; start its server again"
-        )
 
 
 _CONNECTIONS = weakref.WeakValueDictionary[Rpc, ServerConnection]()
