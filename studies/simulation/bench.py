@@ -135,7 +135,7 @@ class SimulatedBench(Bench):
         measurements = [self._measured(c, "compare", noise) for c in candidates]
         return measurements, {b.name: b for b in self.baselines() if b.name in baselines}
 
-    def baselines(self) -> Sequence[Baseline]:
+    def baselines(self, *_: Any, **__: Any) -> Sequence[Baseline]:
         """The whole model on one device, with all threads, and as replicas."""
         ops = tuple(range(len(self.costs.names)))
         first, most = next(iter(self.question.devices.items()))

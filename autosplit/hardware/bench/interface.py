@@ -79,10 +79,10 @@ class Bench(Protocol):
         """
         ...
 
-    def baselines(self) -> Sequence[Baseline]:
+    def baselines(self, names: Sequence[str] | None = None) -> Sequence[Baseline]:
         """The unsplit model in each runtime: on single devices, as replicas, by throughput hint.
 
-        Each is measured briefly, to choose those that the final comparison measures again.
+        Each is measured briefly, to choose those of the final comparison; ``names``: only these.
         """
         ...
 

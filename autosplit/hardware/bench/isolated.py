@@ -6,7 +6,7 @@ Jobs and answers are JSON documents.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from pathlib import Path
@@ -21,7 +21,7 @@ from autosplit.hardware.devices.rpc import RETURN_S
 from autosplit.hardware.isolation.process import Worker
 from autosplit.hardware.isolation.worker import Handler, OpenHandler, release_memory
 from autosplit.hardware.measurement.measure import Budget
-from autosplit.hardware.measurement.results import SplitResults
+from autosplit.hardware.measurement.results import Baseline, SplitResults
 from autosplit.hardware.runtimes.registry import TVM
 from autosplit.serialization import dump, load
 
@@ -98,6 +98,8 @@ def open_bench(
         try:
             if kind == "description":
                 return dump(bench.description)
+            if kind == "baseline_names":
+                return [run.name for run in bench.unsplit_runs()]
             kinds = get_type_hints(getattr(Bench, kind))
             values = {name: load(kinds[name], value) for name, value in arguments.items()}
             method = more.get(kind) or getattr(LocalBench, kind)
@@ -130,7 +132,6 @@ class IsolatedBench(Bench):
     profile = _in_worker(Bench.profile)
     links = _in_worker(Bench.links)
     measure = _in_worker(Bench.measure)
-    baselines = _in_worker(Bench.baselines)
     compare_interleaved = _in_worker(Bench.compare_interleaved)
     under_load = _in_worker(Bench.under_load)
 
@@ -142,6 +143,18 @@ class IsolatedBench(Bench):
         self._worker: Worker | None = None
         # Only a server that has answered before is waited for.
         self._wait_s = 0.0
+
+    def baselines(self, names: Sequence[str] | None = None) -> Sequence[Baseline]:
+        """See Bench. One that kills the worker is left out, as one that fails is."""
+        measured: list[Baseline] = []
+        for name in self.ask("baseline_names", list[str]) if names is None else names:
+            try:
+                measured += self.ask("baselines", list[Baseline], names=[name])
+            except StageError as error:
+                if self._worker or name.startswith(f"{self._setting.runtime}, "):
+                    raise
+                phases.report(f"{name} is left out: {error}")
+        return measured
 
     @cached_property
     def description(self) -> BenchDescription:
@@ -186,14 +199,10 @@ class IsolatedBench(Bench):
             answer = self._worker.call(job, self._timeout_s)
             self._wait_s = RETURN_S
             return load(returned, answer)
-        except StageError as error:
-            error.log = self._worker.log_tail()
-            if not self._worker.is_alive:
+        except BaseException as error:
+            if isinstance(error, StageError):
+                error.log = self._worker.log_tail()
+            # The late answer of an interrupted job would be read as that of the next one.
+            if not isinstance(error, AutosplitError) or not self._worker.is_alive:
                 self.close()
-            raise
-        except AutosplitError:
-            raise
-        except BaseException:
-            # Otherwise the late answer would be read as that of the next job.
-            self.close()
             raise

@@ -111,7 +111,7 @@ class LocalBench:
             period = turns(self.budget)
             return turns.measurement(period, disturbance.since(start).reasons)
 
-    def baselines(self) -> Sequence[Baseline]:
+    def baselines(self, names: Sequence[str] | None = None) -> Sequence[Baseline]:
         """See Bench. A runtime that fails is skipped, unless it was requested by name.
 
         There are many baselines, so each is measured briefly.
@@ -119,14 +119,12 @@ class LocalBench:
         seconds, share = self.budget.seconds / BRIEFER, self.budget.share * BRIEFER**0.5
         brief = replace(self.budget, seconds=seconds, share=share)
         baselines = []
-        for run in self.unsplit_runs():
+        for run in self.unsplit_runs(names):
             try:
                 with self.reached(), self._turns(run) as turns:
                     measurement = turns.measurement(turns(brief))
-            except MachineError:
-                raise
-            except AutosplitError:
-                if run.runtime == self.model.runtime_name:
+            except AutosplitError as error:
+                if isinstance(error, MachineError) or run.runtime == self.model.runtime_name:
                     raise
                 continue
             # A brief measurement has a wide interval even if nothing disturbed it.
@@ -137,7 +135,7 @@ class LocalBench:
         self, candidates: Sequence[Deployment], baselines: Sequence[str]
     ) -> tuple[Sequence[Measurement], Mapping[str, Baseline]]:
         """See Bench."""
-        runs = [run for run in self.unsplit_runs() if run.name in baselines]
+        runs = self.unsplit_runs(baselines)
         with self.reached(), contextlib.ExitStack() as stack:
             contenders: list[Deployment | UnsplitRun] = [*candidates, *runs]
             turns = [stack.enter_context(self._turns(contender)) for contender in contenders]
@@ -159,8 +157,8 @@ class LocalBench:
             what = turns.items, workload, seconds, capacity, self._streams, least
             return load_test(turns.pipeline, *what)
 
-    def unsplit_runs(self) -> Sequence[UnsplitRun]:
-        """The baselines in every runtime, each on the devices where it can run the whole model.
+    def unsplit_runs(self, names: Sequence[str] | None = None) -> Sequence[UnsplitRun]:
+        """The baselines, or those called ``names``, on the devices that can run the whole model.
 
         TVM is left out unless it computes stages: its kernels take long to compile.
         """
@@ -172,7 +170,7 @@ class LocalBench:
         if self.model.graph.states:
             # A copy of the model holds whole streams, which a runtime's own copies do not.
             runs = [run.of_streams(self._streams) for run in runs if not run.by_hint]
-        return list(dict.fromkeys(runs))
+        return [run for run in dict.fromkeys(runs) if names is None or run.name in names]
 
     @cached_property
     def _profiles(self) -> Sequence[Profile]:
@@ -199,9 +197,8 @@ class LocalBench:
                 lost = [c.device for c in connections if not c.is_alive]
                 if in_trial or not lost:
                     raise
-                raise MachineError(
-                    f"device '{lost[0]}' was lost ({line_of(error)}); start its server again"
-                ) from error
+                problem = f"device '{lost[0]}' was lost ({line_of(error)}); start its server again"
+                raise MachineError(problem) from error
 
     @contextlib.contextmanager
     def _turns(self, contender: Deployment | UnsplitRun) -> Iterator[_Turns]:

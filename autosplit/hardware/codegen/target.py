@@ -29,9 +29,8 @@ def target_of(text: str | None = None) -> Any:
         target = tvm.target.Target(_host() if not text else _parsed(text))
     except Exception as error:  # TVM raises errors of many kinds, its own InternalError among them
         reason = line_of(error, last=True)
-        raise ConfigError(
-            f"target '{text}' is not a TVM target ({reason}); try 'llvm -mcpu=x86-64-v3'"
-        ) from error
+        problem = f"target '{text}' is not a TVM target ({reason}); try 'llvm -mcpu=x86-64-v3'"
+        raise ConfigError(problem) from error
     host = target.host or target
     cpu, triple = (str(host.attrs.get(key, "") or "") for key in ("mcpu", "mtriple"))
     # TVM would only log an unknown processor and compile for any one of the architecture.

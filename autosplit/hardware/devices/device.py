@@ -81,9 +81,8 @@ class Cuda:
     def tvm_device(self) -> Any:
         """The device as TVM's runtime has it. Raises MachineError where TVM cannot use it."""
         if not tvm.runtime.enabled("cuda"):
-            raise MachineError(
-                f"device '{self}' needs a TVM built with CUDA; see `autosplit doctor`"
-            )
+            problem = f"device '{self}' needs a TVM built with CUDA; see `autosplit doctor`"
+            raise MachineError(problem)
         device: Any = tvm.cuda(self.number)
         if not device.exist:
             raise MachineError(f"device '{self}' does not exist; see nvidia-smi, or write cores:0")

@@ -197,9 +197,8 @@ class Streams:
         if step.failures:
             raise StageError(f"stream {name!r} is lost, reset it: {step.failures[0][1]}")
         if step.uncomputed:
-            raise StageError(
-                f"stream {name!r} is lost: it had items inside; begin it in a new pipeline"
-            )
+            problem = f"stream {name!r} is lost: it had items inside; begin it in a new pipeline"
+            raise StageError(problem)
         step.is_shared = True
         return {
             state.input: value

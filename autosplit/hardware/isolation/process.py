@@ -173,9 +173,8 @@ def _open_log() -> IO[bytes]:
         # A file without a name, of which nothing is left however this process ends.
         return tempfile.TemporaryFile()
     except OSError as error:
-        raise MachineError(
-            f"no temporary file for a worker's log: {error.strerror}; free the disk"
-        ) from error
+        problem = f"no temporary file for a worker's log: {error.strerror}; free the disk"
+        raise MachineError(problem) from error
 
 
 def cause_of_death(status: int, phase: str, log: str, stages: Mapping[str, object]) -> str:

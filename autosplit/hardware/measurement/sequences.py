@@ -88,9 +88,8 @@ def expect(
         try:
             states.append({name: outputs.pop(output) for name, output in successors.items()})
         except KeyError as error:
-            raise ConfigError(
-                f"no output {error} is there to renew a state; export again"
-            ) from error
+            problem = f"no output {error} is there to renew a state; export again"
+            raise ConfigError(problem) from error
         results.append(outputs)
     return Expected.of_steps(results, items, states if successors else ())
 

@@ -129,9 +129,8 @@ def read_graph_file(path: Path) -> GraphFile:
     except GraphError as error:
         raise GraphError(f"{path}: {error}") from error
     except (ValueError, RecursionError) as error:
-        raise GraphError(
-            f"{path}: is not JSON ({error}); see the format in the documentation"
-        ) from error
+        problem = f"{path}: is not JSON ({error}); see the format in the documentation"
+        raise GraphError(problem) from error
     devices = tuple(kind.name for kind in costs.kinds if kind.name)
     names = tuple(device["name"] for device in document.get("devices") or ())
     return GraphFile(path, costs, devices, names, document)
@@ -278,9 +277,8 @@ def save_graph(path: Path, document: Mapping[str, Any]) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise ConfigError(
-            f"{path}: cannot be written ({error.strerror}); name another file"
-        ) from error
+        problem = f"{path}: cannot be written ({error.strerror}); name another file"
+        raise ConfigError(problem) from error
 
 
 def to_document(

@@ -57,9 +57,8 @@ def require_here(spec: StageSpec, environment: Mapping[str, str]) -> None:
     if host.attrs.get("mtriple"):
         made_for = architecture(host)
     if made_for != here:
-        raise MachineError(
-            f"the split was exported for {made_for}, this machine is {here}; export it here"
-        )
+        problem = f"the split was exported for {made_for}, this machine is {here}; export it here"
+        raise MachineError(problem)
     missing = processor.missing_features(host)
     if missing:
         raise MachineError(
@@ -84,9 +83,8 @@ def load_stage(spec: StageSpec, folder: Path, places: Sequence[Device]) -> list[
     except Exception as error:
         reason = line_of(error, last=True)
         name = {TVM: "TVM"}.get(spec.runtime, spec.runtime)
-        raise MachineError(
-            f"'{spec.file}' does not load with this {name}: {reason}; see `autosplit doctor`"
-        ) from error
+        problem = f"'{spec.file}' does not load with this {name}: {reason}; see `autosplit doctor`"
+        raise MachineError(problem) from error
 
 
 def write_stage(

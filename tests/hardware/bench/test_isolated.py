@@ -120,3 +120,20 @@ def test_an_interrupted_job_leaves_no_answer_for_the_next_one(bench, workers, mo
     for _ in range(2):
         bench.close()
     assert [worker.is_closed for worker in workers] == [True, True]
+
+
+def test_a_baseline_that_kills_the_worker_fails_only_a_study_of_its_runtime(bench, monkeypatch):
+    def call(worker, job, timeout_s):
+        if job["kind"] == "baseline_names":
+            return ["openvino, 1 thread", "tvm, 1 thread"]
+        worker.is_alive = job["arguments"]["names"] != [killer]
+        if not worker.is_alive:
+            raise StageError("crash SIGSEGV")
+        return [json.loads(json.dumps(dump(BASELINE)))]
+
+    monkeypatch.setattr(FakeWorker, "call", call)
+    killer = "openvino, 1 thread"
+    assert bench.baselines() == [BASELINE]
+    killer = "tvm, 1 thread"
+    with pytest.raises(StageError, match="crash SIGSEGV"):
+        bench.baselines()
