@@ -131,9 +131,8 @@ def _require_server(host: str, port: int) -> None:
     with _open_socket(host, port) as connection:
         connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _SETTINGS)
         if connection.recv(len(_SETTINGS))[3:4] != _SETTINGS[3:4]:
-            raise ConnectionError(
-                "it does not answer as Ray does; where it uses TLS, set RAY_USE_TLS"
-            )
+            problem = "it does not answer as Ray does; where it uses TLS, set RAY_USE_TLS"
+            raise ConnectionError(problem)
 
 
 def _open_socket(host: str, port: int) -> socket.socket:

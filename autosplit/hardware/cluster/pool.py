@@ -13,7 +13,7 @@ from typing import Any
 
 from autosplit.errors import MachineError
 from autosplit.extras import require
-from autosplit.hardware.cluster.connection import IN_CALLS, START_S, connected
+from autosplit.hardware.cluster.connection import HANDSHAKE_S, IN_CALLS, START_S, connected
 from autosplit.hardware.devices.ray_nodes import RayPlace
 from autosplit.versions import VERSION
 
@@ -90,6 +90,10 @@ class PooledActor:
 
 def take(kind: type, place: RayPlace, cpus: int = 0) -> PooledActor:
     """An actor on a node: with ``cpus``, which Ray reserves, a new one, else an idle or new one."""
-    key = None if cpus else (connected().get_runtime_context().get_job_id(), place, kind)
-    actor = _idle.pop(key, None) if key else None
-    return actor or PooledActor(kind, place, cpus, key)
+    ray = connected()
+    key = None if cpus else (ray.get_runtime_context().get_job_id(), place, kind)
+    if key and (actor := _idle.pop(key, None)):
+        with contextlib.suppress(ray.exceptions.RayError):  # it may have been killed meanwhile
+            ray.get(actor.handle.__ray_ready__.remote(), timeout=HANDSHAKE_S)
+            return actor
+    return PooledActor(kind, place, cpus, key)

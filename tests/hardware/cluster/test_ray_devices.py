@@ -33,6 +33,9 @@ def test_a_candidate_takes_the_actors_of_the_one_before_as_long_as_they_work(bra
                 with pytest.raises(StageError, match="is gone"):
                     in_time(lambda p=pipeline: p.run(items * 9))
     assert processes[0] == processes[1] != processes[2]
+    nodes.actors(nodes.right)[0].kill()  # while it is idle
+    with branches.split([["first"]]).pipeline([LEFT, RIGHT]) as pipeline:
+        in_time(lambda: judge(branches, pipeline, items=4))
 
 
 def test_op_times_are_those_of_the_node_and_links_those_between_nodes(branches, nodes):
