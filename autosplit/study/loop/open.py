@@ -31,7 +31,6 @@ from autosplit.study.space import Space, useful_threads
 from autosplit.study.storage import connect, redact_password, storage_errors
 from autosplit.study.surrogate.correction import Measured
 from autosplit.study.workers import free_candidate, host_lock, this_worker
-from autosplit.units import size
 from autosplit.versions import VERSION, machine
 
 HoldLock = Callable[[], contextlib.AbstractContextManager[None]]
@@ -138,12 +137,14 @@ def open_study(
 def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:
     """The properties that all trials of a study must have in common, as text by name."""
     kinds = config.core_kinds if config.cores is not None else ()
+    latency_ms = None if config.objective == "throughput" else config.limits.latency_ms
     load = config.workload.key if config.workload and config.objective != "throughput" else {}
     optional = {
         "cores": "; ".join(",".join(map(str, numbers)) for numbers in kinds),
-        "memory": ", ".join(map(size, config.memory or ())),
+        "memory": ", ".join(f"{limit:.0f} B" for limit in config.memory or ()),
         "batch": "" if config.batch == [1] else str(config.batch).strip("[]"),
         "workload": ", ".join(f"{key} {value}" for key, value in load.items()),
+        "latency limit": f"{latency_ms} ms" if latency_ms else "",
         "streams": str(config.streams) if config.streams > 1 else "",
         "tolerance": str(config.tolerance or ""),
         "regions on": " ".join(f"{b} {d}" for b, d in sorted(_region_devices(config).items())),

@@ -181,6 +181,15 @@ def test_another_question_under_the_same_name_is_refused(new_study, ran):
         new_study(chain_bench(ops=20), asked={"tolerance": 0.1})
 
 
+@pytest.mark.parametrize("key", ["memory", "latency limit"])
+def test_trials_under_other_limits_are_not_continued(new_study, key):
+    limits = [{"objective": "latency", "limits": {"latency_ms": ms}} for ms in (1.0, 2.0)]
+    before, after = [{"memory": 1e6}, {"memory": 1e6 + 1}] if key == "memory" else limits
+    new_study(chain_bench(ops=20), asked=before)
+    with pytest.raises(ConfigError, match=f"{key} was '1.*', is '"):
+        new_study(chain_bench(ops=20), asked=after)
+
+
 def test_force_starts_anew_and_loses_nothing(new_study, ran):
     old = ran(chain_bench(ops=20), trials=2)
     new = ran(chain_bench(ops=21), force=True, trials=1)
