@@ -36,24 +36,23 @@ def compare(opened: OpenStudy) -> None:
     """Compare the best candidates with the baselines, unless that is stored; not for latency."""
     if opened.config.objective == "latency":
         return
-    history = opened.history()
-    corrected, count = corrected_costs(opened.space, history.measured), len(history.trials)
-    chosen = finalists(opened.goal, corrected, history.trials)
-    if not chosen:
-        return
-    if not covers(opened.record.final_comparison, chosen, count):
-        # Chosen by the figures of the search, so that a repeated comparison has the same ones.
-        baselines = strongest(_able(opened.goal, opened.record.measured_baselines()))
-        opened.notify(
-            f"final comparison: {counted(len(chosen), 'candidate')} and "
-            f"{counted(len(baselines), 'baseline')}, interleaved"
-        )
-        with opened.device_lock(), phases.step("final comparison"):
-            # Another worker may have made the comparison while this one waited for the lock.
-            if not covers(opened.record.final_comparison, chosen, count):
-                opened.study.set_user_attr(COMPARISON, _measured(opened, chosen, baselines, count))
-    if opened.config.workload is not None:
-        _compare_under_load(opened, opened.config.workload)
+    with opened.device_lock(), phases.step("final comparison"):
+        # Other workers may have measured and compared while this one waited for the lock.
+        history = opened.history()
+        corrected, count = corrected_costs(opened.space, history.measured), len(history.trials)
+        chosen = finalists(opened.goal, corrected, history.trials)
+        if not chosen:
+            return
+        if not covers(opened.record.final_comparison, chosen, count):
+            # Chosen by the figures of the search, so that a repeated comparison has the same ones.
+            baselines = strongest(_able(opened.goal, opened.record.measured_baselines()))
+            opened.notify(
+                f"final comparison: {counted(len(chosen), 'candidate')} and "
+                f"{counted(len(baselines), 'baseline')}, interleaved"
+            )
+            opened.study.set_user_attr(COMPARISON, _measured(opened, chosen, baselines, count))
+        if opened.config.workload is not None:
+            _compare_under_load(opened, opened.config.workload)
 
 
 def verdict(opened: OpenStudy) -> dict[str, Any] | None:
@@ -204,8 +203,8 @@ def _compare_under_load(opened: OpenStudy, asked: Workload) -> None:
 
     For throughput only the winner is measured, else all that may be the best, fastest first.
     """
-    workload, record = opened.goal.workload, opened.record
-    comparison, goal = record.final_comparison, opened.goal
+    workload, record, goal = opened.goal.workload, opened.record, opened.goal
+    comparison = record.final_comparison
     able = [contender for contender in _contenders(opened, record) if contender.deployment]
     contenders = able if goal.is_served or not able else [judge(able)[0]]
     contenders.sort(key=lambda contender: contender.time.median)
@@ -213,48 +212,42 @@ def _compare_under_load(opened: OpenStudy, asked: Workload) -> None:
     is_calm = not any(test.disturbances for test in comparison.loads.values())
     loads = dict(comparison.loads) if is_calm and comparison.workload == asked.key else {}
 
+    def to_beat() -> float:
+        """The greatest measured goodput; 0 if the objective of the study is another."""
+        rates = [test.goodput or 0.0 for test in loads.values()]
+        return max(rates, default=0.0) if goal.objective == "goodput" else 0.0
+
     def is_left(contender: Contender) -> bool:
         # No goodput is above the throughput with all items waiting.
-        return contender.name not in loads and 1e3 / contender.time.median > _to_beat(goal, loads)
+        return contender.name not in loads and 1e3 / contender.time.median > to_beat()
 
-    if not any(map(is_left, contenders)):
-        return
-    opened.notify("measuring the best deployments under load: items that come by themselves")
+    if any(map(is_left, contenders)):
+        opened.notify("measuring the best deployments under load: items that come by themselves")
     if opened.config.objective == "cores":  # its goodput does not matter
         workload = replace(workload, limit_ms=None)
     calm = Calm(opened.config.measure.seconds, opened.notify)
     measured = {m.number: m for m in opened.history().trials}
-    with opened.device_lock():
-        final = opened.record.final_comparison  # another worker may have measured meanwhile
-        if final.loads != comparison.loads and final.workload == asked.key:
-            loads |= final.loads
-        for contender in filter(is_left, contenders):
-            period, deployment = contender.time, contender.deployment
-            assert deployment
-            stages, stage_ms = deployment.stages, [period.median * deployment.replicas[0]]
-            if contender.trial is not None:
-                trial = measured[contender.trial]
-                stages, stage_ms = trial.stages, list(trial.stage_ms)
-            delay = served(goal.workload, stages, stage_ms, period.median)[1]
-            what = deployment, replace(workload, delay_ms=delay), period, _to_beat(goal, loads)
-            loads[contender.name] = calm.measured(
-                f"{'' if contender.baseline else 'trial '}{contender.name} under load",
-                partial(opened.bench.under_load, *what),
-                lambda result: result.disturbances,
-            )
-            # Stored at once, so that an interrupted run continues with the next one.
-            tests = {"workload": asked.key, "loads": {n: asdict(t) for n, t in loads.items()}}
-            document = mapping(opened.study.user_attrs.get(COMPARISON))
-            opened.study.set_user_attr(COMPARISON, document | tests)
+    for contender in filter(is_left, contenders):
+        period, deployment = contender.time, contender.deployment
+        assert deployment
+        stages, stage_ms = deployment.stages, [period.median * deployment.replicas[0]]
+        if contender.trial is not None:
+            trial = measured[contender.trial]
+            stages, stage_ms = trial.stages, list(trial.stage_ms)
+        delay = served(goal.workload, stages, stage_ms, period.median)[1]
+        what = deployment, replace(workload, delay_ms=delay), period, to_beat()
+        loads[contender.name] = calm.measured(
+            f"{'' if contender.baseline else 'trial '}{contender.name} under load",
+            partial(opened.bench.under_load, *what),
+            lambda result: result.disturbances,
+        )
+        # Stored at once, so that an interrupted run continues with the next one.
+        tests = {"workload": asked.key, "loads": {n: asdict(t) for n, t in loads.items()}}
+        document = mapping(opened.study.user_attrs.get(COMPARISON))
+        opened.study.set_user_attr(COMPARISON, document | tests)
 
 
 def _able(goal: Goal, baselines: Sequence[Baseline]) -> Sequence[Baseline]:
     """The baselines where a lone item keeps the limits of the latency; all if none does."""
     limit = min(goal.latency_ms, (goal.is_served and goal.workload.limit_ms) or math.inf)
     return [b for b in baselines if b.latency_ms.median <= limit] or baselines
-
-
-def _to_beat(goal: Goal, loads: Mapping[str, LoadTest]) -> float:
-    """The greatest measured goodput; 0 if the objective of the study is another."""
-    rates = [test.goodput or 0.0 for test in loads.values()]
-    return max(rates, default=0.0) if goal.objective == "goodput" else 0.0
