@@ -56,19 +56,18 @@ def export_stored_split(
     # Read without StudyRecord, which shortens long texts.
     document = mapping(study.user_attrs.get(RECORD))
     identity = mapping(document.get("identity"))
-    config = _on_stored_devices(document.get("config"), identity, study.study_name)
+    name = study.study_name
+    config = _on_stored_devices(document.get("config"), identity, name)
     bench = benches.open_bench(config, measures=False, trust_kernels=trust_kernels)
     try:
         chosen = _advised(study, config, bench, number)
         if chosen is None:
-            raise Infeasible(
-                f"study '{study.study_name}' has no completed trial; nothing to export"
-            )
+            raise Infeasible(f"study '{name}' has no completed trial; nothing to export")
         # Otherwise the export would state times that are not those of this model and machine.
         different = differences(identity, identity_of(config, bench))
         if different:
             raise ConfigError(
-                f"study '{study.study_name}' measured something else: {'; '.join(different)}; "
+                f"study '{name}' measured something else: {'; '.join(different)}; "
                 "export where and as it was measured, or measure again with `autosplit run --force`"
             )
         bench.export(chosen[0], folder, chosen[1], format, onnx)

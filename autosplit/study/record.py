@@ -170,12 +170,14 @@ class Entry(Figures):
 class FinalComparison(_Stored):
     """The final comparison; ``measured`` is the number of complete trials it was made for.
 
-    ``baselines`` are those that it measured. ``loads`` are the tests under the ``workload`` of the
-    study file, by the number of the trial or the name of the baseline.
+    ``baselines`` are those that it measured. ``errors`` say why others were left out, ``loads`` are
+    the tests under the ``workload`` of the study file; both by the number of the trial or the name
+    of the baseline.
     """
 
     measured: Index | None = None
     entries: tuple[Entry, ...] = ()
+    errors: dict[str, Text] = {}
     baselines: tuple[_Baseline | None, ...] = ()
     disturbed: Texts = ()
     workload: Table = {}

@@ -39,16 +39,12 @@ class BestTrial(NamedTuple):
 
 def tally(trials: Sequence[FrozenTrial]) -> Tally:
     """Sort the trials of a study by state."""
-    by_state: dict[str, list[FrozenTrial]] = {}
-    for trial in trials:
-        by_state.setdefault(trial.state.name, []).append(trial)
-    without_result = [*by_state.get("FAIL", ()), *by_state.get("PRUNED", ())]
-    return Tally(
-        complete=tuple(by_state.get("COMPLETE", ())),
-        failed=tuple(t for t in without_result if not is_lost(t)),
-        running=tuple(by_state.get("RUNNING", ())),
-        waiting=tuple(by_state.get("WAITING", ())),
-    )
+
+    def of(*states: str) -> tuple[FrozenTrial, ...]:
+        return tuple(trial for trial in trials if trial.state.name in states)
+
+    failed = tuple(trial for trial in of("FAIL", "PRUNED") if not is_lost(trial))
+    return Tally(of("COMPLETE"), failed, of("RUNNING"), of("WAITING"))
 
 
 def is_lost(trial: FrozenTrial) -> bool:
@@ -87,7 +83,8 @@ def best_number(
     can be the best, and one over the limit of the latency only if all are. For throughput it is the
     winner of the final comparison, unless further trials were completed since.
     """
-    periods = {number: each.period_ms for number, each in figures.items() if each.period_ms}
+    failed = study.final_comparison.errors
+    periods = {n: f.period_ms for n, f in figures.items() if f.period_ms and str(n) not in failed}
     limits = study.config.get("limits")
     limit = limits.get("latency_ms") if isinstance(limits, dict) else None
     if isinstance(limit, float):

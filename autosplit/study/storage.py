@@ -93,10 +93,8 @@ def storage_errors(url: str) -> Iterator[None]:
     try:
         yield
     except ArgumentError:
-        raise ConfigError(
-            f"storage '{shown}' is not a database URL; "
-            "give a file path or postgresql+psycopg://USER@HOST/NAME"
-        ) from None
+        remedy = "give a file path or postgresql+psycopg://USER@HOST/NAME"
+        raise ConfigError(f"storage '{shown}' is not a database URL; {remedy}") from None
     except (*failures, AssertionError, UnboundLocalError) as error:
         # Optuna 5 raises the last two over the error of a storage that cannot tell the state of a
         # trial, and a failed assertion for a write that never arrived, mostly on a full disk.

@@ -126,15 +126,11 @@ class StudyConfig(Section):
 
     ``memory``: the most bytes of each stage (weights and the tensors at its borders), or a list
     with a limit for each device; with ``cores`` the most bytes of each replica.
-
     ``batch``: how many items may be computed at once: a number, a list of numbers, or ``"auto"``,
     which is 1, doubled while that is faster.
-
     ``streams``: how many streams share the deployment; their items come in turn, and each replica
     of a stage with states serves whole streams. ``workload``: how the items of all streams arrive.
-
     ``tolerance``: the relative error that outputs may have; by default it follows from the model.
-
     ``objective``: ``throughput`` (the least period), ``latency`` (of one item), ``goodput`` (the
     greatest rate within the limit of the workload) or ``cores`` (the fewest that sustain its rate
     within its limit). If the workload has a limit, the default is one of the last two.
@@ -388,27 +384,23 @@ def _known_keys(unknown: str) -> str:
 
 def read(path: Path) -> dict[str, Any]:
     """The document of a study file. Raises ConfigError where it is no TOML."""
+    where = f"study file '{path}'"
     try:
         with path.open("rb") as file:
             raw = file.read(SIZE_LIMIT + 1)
     except FileNotFoundError:
-        raise ConfigError(
-            f"study file '{path}' does not exist; give the path of a .toml file"
-        ) from None
+        raise ConfigError(f"{where} does not exist; give the path of a .toml file") from None
     except OSError as error:
-        raise ConfigError(
-            f"study file '{path}' cannot be read: {error.strerror}; give a readable .toml file"
-        ) from None
+        problem = f"{where} cannot be read: {error.strerror}; give a readable .toml file"
+        raise ConfigError(problem) from None
     if len(raw) > SIZE_LIMIT:
-        raise ConfigError(
-            f"study file '{path}' is larger than {SIZE_LIMIT} bytes; give a study file in TOML"
-        )
+        raise ConfigError(f"{where} is larger than {SIZE_LIMIT} bytes; give a study file in TOML")
     try:
         return tomllib.loads(raw.decode())
     except UnicodeDecodeError:
-        raise ConfigError(f"study file '{path}' is not UTF-8 text; expected TOML") from None
+        raise ConfigError(f"{where} is not UTF-8 text; expected TOML") from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"study file '{path}' is not TOML: {error}; fix that line") from None
+        raise ConfigError(f"{where} is not TOML: {error}; fix that line") from None
 
 
 def overlay(data: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:

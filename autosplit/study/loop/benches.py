@@ -42,9 +42,8 @@ def open_bench(config: StudyConfig, *, measures: bool = True, trust_kernels: boo
     if isinstance(config.cores, int):
         usable = sum(map(len, config.core_kinds))
         if usable < config.cores:
-            raise MachineError(
-                f"cores is {config.cores}, but this process may use {usable}; give fewer"
-            )
+            problem = f"cores is {config.cores}, but this process may use {usable}; give fewer"
+            raise MachineError(problem)
     model = Path(config.model) if config.model else catalog.cached(str(config.zoo))
     setting = BenchSetting(
         model,

@@ -13,6 +13,7 @@ from typing import Any
 
 from autosplit import phases
 from autosplit.deployment import Deployment, resources_of
+from autosplit.errors import AutosplitError, MachineError, StageError
 from autosplit.hardware.measurement.baselines import strongest
 from autosplit.hardware.measurement.disturbance import Calm
 from autosplit.hardware.measurement.results import Baseline, LoadTest, Measurement, Spread
@@ -30,6 +31,7 @@ from autosplit.units import counted, digits, milliseconds
 
 FINALISTS = 4  # candidates that are compared at most
 NOISES = 3  # a candidate is left out if it is slower than the best by more than this many noises
+Compared = tuple[dict[str, Measurement], Mapping[str, Baseline]]  # of trials and of baselines
 
 
 def compare(opened: OpenStudy) -> None:
@@ -44,13 +46,7 @@ def compare(opened: OpenStudy) -> None:
         if not chosen:
             return
         if not covers(opened.record.final_comparison, chosen, count):
-            # Chosen by the figures of the search, so that a repeated comparison has the same ones.
-            baselines = strongest(_able(opened.goal, opened.record.measured_baselines()))
-            opened.notify(
-                f"final comparison: {counted(len(chosen), 'candidate')} and "
-                f"{counted(len(baselines), 'baseline')}, interleaved"
-            )
-            opened.study.set_user_attr(COMPARISON, _measured(opened, chosen, baselines, count))
+            opened.study.set_user_attr(COMPARISON, _measured(opened, chosen, count))
         if opened.config.workload is not None:
             _compare_under_load(opened, opened.config.workload)
 
@@ -83,12 +79,10 @@ def verdict(opened: OpenStudy) -> dict[str, Any] | None:
         text += f"\n{reason[0].upper()}{reason[1:]}."
     if is_exceeded:
         rate = f" at {digits(workload.rate)} items/s" if workload.rate else ""
-        least = min((test.lone_ms for test in loads.values()), default=math.nan)
-        text += (
-            f"\nNo measured deployment keeps {workload.quantile} "
-            f"{milliseconds(workload.limit_ms or 0)}{rate}; an item that comes alone takes "
-            f"{milliseconds(least)} at least."
-        )
+        least = min((test.lone_ms for test in loads.values()), default=None)
+        lone = f"; an item that comes alone takes {milliseconds(least)} at least" if least else ""
+        most = milliseconds(workload.limit_ms or 0)
+        text += f"\nNo measured deployment keeps {workload.quantile} {most}{rate}{lone}."
     if test := loads.get(winner.name):
         point = test.at(workload.rate)
         text += f"\nAt {point.text}." if point else ""
@@ -104,7 +98,8 @@ def _contenders(opened: OpenStudy, record: StudyRecord) -> Iterator[Contender]:
     trials, again = opened.study.get_trials(deepcopy=False), {b.name for b in final.baselines if b}
     measured: list[tuple[Deployment | None, Measurement, int | None, str]] = []
     for m in opened.history().trials:
-        if m.latency_ms if is_latency else m.number in final.figures:
+        is_measured = m.latency_ms if is_latency else m.number in final.figures
+        if is_measured and str(m.number) not in final.errors:
             stored = final.of(m.number, record_of(trials[m.number])).measurement()
             measured.append((opened.space.deployment(m.stages), stored, m.number, ""))
     for b in record.compared_baselines():
@@ -168,34 +163,70 @@ def finalists(goal: Goal, corrected: Corrected, measured: Sequence[Measured]) ->
 
 def covers(comparison: FinalComparison, chosen: Sequence[Measured], measured: int) -> bool:
     """Whether a stored comparison is calm, of these finalists, and no trial is complete since."""
-    is_same = list(comparison.figures) == [m.number for m in chosen]
+    able = [m.number for m in chosen if str(m.number) not in comparison.errors]
+    is_same = list(comparison.figures) == able
     return is_same and comparison.measured == measured and not comparison.disturbed
 
 
-def _measured(
-    opened: OpenStudy, chosen: Sequence[Measured], baselines: Sequence[str], count: int
-) -> dict[str, Any]:
+def _measured(opened: OpenStudy, chosen: Sequence[Measured], count: int) -> dict[str, Any]:
     """Measure the finalists and some baselines; ``count``: the number of complete trials."""
-    deployments = [opened.space.deployment(m.stages) for m in chosen]
+    goal, known = opened.goal, opened.record.measured_baselines()
+    limit = min(goal.latency_ms, (goal.is_served and goal.workload.limit_ms) or math.inf)
+    # Chosen by the figures of the search, so that a repeated comparison has the same ones. If no
+    # baseline keeps the limits of the latency, all may compete.
+    baselines = strongest([b for b in known if b.latency_ms.median <= limit] or known)
+    candidates = counted(len(chosen), "candidate")
+    others = counted(len(baselines), "baseline")
+    opened.notify(f"final comparison: {candidates} and {others}, interleaved")
+    trials = {str(m.number): opened.space.deployment(m.stages) for m in chosen}
+    contenders = {**trials, **dict.fromkeys(baselines)}
+    errors: dict[str, str] = {}
 
-    def disturbances(measured: tuple[Sequence[Measurement], Any]) -> Sequence[str]:
-        return min(measured[0], key=lambda result: result.period_ms.median).disturbances
+    def disturbances(compared: Compared) -> Sequence[str]:
+        results = sorted(compared[0].values(), key=lambda result: result.period_ms.median)
+        return results[0].disturbances if results else ()
 
-    measured = Calm(opened.config.measure.seconds, opened.notify).measured(
-        "the final comparison",
-        lambda: opened.bench.compare_interleaved(deployments, baselines),
-        disturbances,
+    compared = Calm(opened.config.measure.seconds, opened.notify).measured(
+        "the final comparison", partial(_interleaved, opened, contenders, errors), disturbances
     )
-    entries = [
-        {"number": m.number, **measured_document(result)}
-        for m, result in zip(chosen, measured[0], strict=True)
-    ]
+    measured, of_baselines = compared
     return {
         "measured": count,
-        "entries": entries,
-        "baselines": list(map(document_of, measured[1].values())),
-        "disturbed": list(disturbances(measured)),
+        "entries": [{"number": int(n), **measured_document(m)} for n, m in measured.items()],
+        "errors": errors,
+        "baselines": list(map(document_of, of_baselines.values())),
+        "disturbed": list(disturbances(compared)),
     }
+
+
+def _interleaved(
+    opened: OpenStudy, contenders: Mapping[str, Deployment | None], errors: dict[str, str]
+) -> Compared:
+    """Measure trials and baselines by their names; a baseline has no deployment.
+
+    Those that fail are left out, and their errors are added to ``errors``.
+    """
+    able = {name: each for name, each in contenders.items() if name not in errors}
+    trials = {name: deployment for name, deployment in able.items() if deployment}
+    if not able:
+        return {}, {}
+    try:
+        names = [name for name in able if name not in trials]
+        measured, others = opened.bench.compare_interleaved([*trials.values()], names)
+        return dict(zip(trials, measured, strict=True)), others
+    except AutosplitError as error:
+        if isinstance(error, MachineError):
+            raise
+        known = len(errors)
+        # A crash does not say who caused it, so each is measured alone.
+        for name in able if len(able) > 1 else ():
+            _interleaved(opened, {name: able[name]}, errors)
+        if len(errors) == known:  # they fail only side by side
+            name = list(able)[-1]
+            errors[name] = str(error)
+            trial = "trial " if able[name] else ""
+            opened.notify(f"{trial}{name} is left out of the final comparison: {error}")
+    return _interleaved(opened, contenders, errors)
 
 
 def _compare_under_load(opened: OpenStudy, asked: Workload) -> None:
@@ -236,18 +267,15 @@ def _compare_under_load(opened: OpenStudy, asked: Workload) -> None:
             stages, stage_ms = trial.stages, list(trial.stage_ms)
         delay = served(goal.workload, stages, stage_ms, period.median)[1]
         what = deployment, replace(workload, delay_ms=delay), period, to_beat()
-        loads[contender.name] = calm.measured(
-            f"{'' if contender.baseline else 'trial '}{contender.name} under load",
-            partial(opened.bench.under_load, *what),
-            lambda result: result.disturbances,
-        )
+        name = f"{'' if contender.baseline else 'trial '}{contender.name}"
+        under_load = partial(opened.bench.under_load, *what)
+        try:
+            test = calm.measured(f"{name} under load", under_load, lambda t: t.disturbances)
+        except StageError as error:
+            opened.notify(f"{name} is left out: it fails under load: {error}")
+            continue
+        loads[contender.name] = test
         # Stored at once, so that an interrupted run continues with the next one.
         tests = {"workload": asked.key, "loads": {n: asdict(t) for n, t in loads.items()}}
         document = mapping(opened.study.user_attrs.get(COMPARISON))
         opened.study.set_user_attr(COMPARISON, document | tests)
-
-
-def _able(goal: Goal, baselines: Sequence[Baseline]) -> Sequence[Baseline]:
-    """The baselines where a lone item keeps the limits of the latency; all if none does."""
-    limit = min(goal.latency_ms, (goal.is_served and goal.workload.limit_ms) or math.inf)
-    return [b for b in baselines if b.latency_ms.median <= limit] or baselines

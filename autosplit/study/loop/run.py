@@ -9,7 +9,7 @@ import contextlib
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import FrozenTrial, Trial
@@ -94,9 +94,8 @@ class StudyLoop:
         if self._error is not None:
             raise self._error
         if is_late:
-            self.opened.notify(
-                f"trial {self._number}: another worker finished it first; this result is dropped"
-            )
+            dropped = "another worker finished it first; this result is dropped"
+            self.opened.notify(f"trial {self._number}: {dropped}")
         return not is_late
 
     def _objective(self, trial: Trial) -> float:
@@ -143,9 +142,8 @@ class StudyLoop:
         """Measure a candidate and store the figures; returns the value of the trial."""
         opened, space = self.opened, self.opened.space
         if not space.fits(candidate):
-            raise SplitError(
-                f"candidate {space.key(candidate)[:60]} does not fit the devices; enqueue another"
-            )
+            key = space.key(candidate)[:60]
+            raise SplitError(f"candidate {key} does not fit the devices; enqueue another")
         measured = opened.history().measured
         deployment = space.deployment(candidate)
         update(
@@ -193,21 +191,17 @@ def run_study(opened: OpenStudy, clock: Clock = time.monotonic) -> None:
     broke. The study is consistent afterwards, and running it again continues it.
     """
     study = opened.study
-
-    def store(stopped: str, verdict: dict[str, Any] | None = None) -> None:
-        study.set_user_attr(RESULT, {"stopped": stopped, "verdict": verdict})
-
     with storage_errors(opened.url):
         stopped = StudyLoop(opened, clock).run()
-        store(stopped)
+        study.set_user_attr(RESULT, {"stopped": stopped, "verdict": None})
         counts = tally(study.get_trials(deepcopy=False))
         if not counts.finished:
             raise Infeasible(f"no trial has ended: {stopped.removeprefix('stopped: ')}; run again")
         if not counts.complete:
-            raise Infeasible(
-                f"no trial succeeded, most often: {commonest_error(counts)}; fix that and start a "
-                "new study with --force"
-            )
+            remedy = "fix that and start a new study with --force"
+            reason = commonest_error(counts)
+            raise Infeasible(f"no trial succeeded, most often: {reason}; {remedy}")
         comparison.compare(opened)
         # The comparison may have measured the best trial on a calmer or a busier machine.
-        store(stopped, comparison.verdict(opened))
+        result = {"stopped": stopped, "verdict": comparison.verdict(opened)}
+        study.set_user_attr(RESULT, result)

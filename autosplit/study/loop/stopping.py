@@ -33,10 +33,8 @@ def stop_reason(
     if counts.finished >= search.trials:
         return f"stopped: {counts.finished} trials (limit)"
     if counts.finished + len(counts.running) >= search.trials:
-        return (
-            f"stopped: {search.trials} trials (limit); "
-            f"other workers measure the last {len(counts.running)}"
-        )
+        others = f"other workers measure the last {len(counts.running)}"
+        return f"stopped: {search.trials} trials (limit); {others}"
     if search.timeout is not None and elapsed >= search.timeout:
         return f"stopped: {search.timeout:g} s (limit)"
     if counts.waiting:  # a candidate that a dead worker left, or that a user enqueued
@@ -62,10 +60,6 @@ def commonest_error(counts: Tally) -> str:
 
 def _trials_since_best(counts: Tally) -> int:
     """How many trials have passed since one improved the best value."""
-    best, since = math.inf, 0
-    for trial in sorted((*counts.complete, *counts.failed), key=lambda t: t.number):
-        if trial.values and trial.values[0] < best:
-            best, since = trial.values[0], 0
-        else:
-            since += 1
-    return since
+    trials = sorted((*counts.complete, *counts.failed), key=lambda trial: trial.number)
+    values = [math.inf, *(trial.values[0] if trial.values else math.inf for trial in trials)]
+    return len(values) - 1 - values.index(min(values))

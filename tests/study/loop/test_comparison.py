@@ -5,17 +5,20 @@ import math
 from dataclasses import replace
 
 from autosplit.deployment import Option, Row, Stage
+from autosplit.errors import StageError
 from autosplit.hardware.measurement import baselines
 from autosplit.hardware.measurement.results import spread
 from autosplit.planner import Question, evaluate
 from autosplit.planner.batch import BatchEvaluator
+from autosplit.report.documents.record import read
 from autosplit.study.acquisition import Goal
 from autosplit.study.loop.comparison import FINALISTS, finalists
 from autosplit.study.loop.run import run_study
 from autosplit.study.record import COMPARISON
+from autosplit.study.results import best_of_study
 from autosplit.study.surrogate.correction import Measured, correct
 from tests.planner.graphs import chain
-from tests.study.conftest import chain_bench
+from tests.study.conftest import chain_bench, verdict
 
 
 def chosen_of(times, slow=-1, limit=math.inf):
@@ -94,3 +97,27 @@ def test_a_repeated_comparison_measures_the_same_baselines(new_study, monkeypatc
         run_study(opened)
     ((_, first),), ((_, second),) = calls
     assert list(first) == list(second)
+
+
+def test_what_fails_in_the_final_comparison_is_left_out_with_its_reason(new_study):
+    opened, calls = new_study(chain_bench(ops=12, noise=0.2), trials=5, converge=False), []
+    compare = opened.bench.compare_interleaved
+
+    def crashing(candidates, names):
+        calls.append(candidates)
+        if calls[0][0] in candidates or "replicas" in names or len([*candidates, *names]) > 2:
+            raise StageError("crash SIGSEGV in stage 0")
+        return compare(candidates, names)
+
+    opened.bench.compare_interleaved = crashing
+    run_study(opened)
+    final = opened.record.final_comparison
+    failed, others = next(iter(final.errors)), list(final.figures)
+    assert len(others) == 2
+    assert {failed, "replicas", "one device"} <= final.errors.keys()
+    assert verdict(opened)["choice"] == "split"
+    assert read(opened.study).trials[int(failed)].error == "crash SIGSEGV in stage 0"
+    assert best_of_study(opened.study).number in others
+    count = len(calls)
+    run_study(opened)
+    assert len(calls) == count

@@ -1,9 +1,11 @@
 import math
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import repeat
 
 import pytest
 
+from autosplit.errors import StageError
 from autosplit.hardware.measurement.disturbance import Calm
 from autosplit.hardware.measurement.results import LoadPoint, LoadTest, Spread
 from autosplit.report.documents import record
@@ -23,8 +25,8 @@ def loaded(new_study):
         bench, asked = bench_of(*chain_of(8, 0), devices), []
 
         def under_load(deployment, workload, period, least):
-            if (disturbances := next(outcomes, ())) is None:
-                raise KeyboardInterrupt
+            if isinstance(disturbances := next(outcomes, ()), BaseException):
+                raise disturbances
             asked.append((deployment, workload))
             times = {"p50": Spread(1.0, 1.0, 1.0), "p99": Spread(3.0, 2.0, 4.0)}
             rates = filter(None, (workload.rate, goodput))
@@ -99,7 +101,7 @@ def test_where_nothing_keeps_a_limit_the_least_latency_wins(loaded):
 
 def test_a_run_continues_after_an_interrupt_and_repeats_disturbed_tests(loaded, monkeypatch):
     monkeypatch.setattr(Calm, "measured", lambda _, name, measure, reasons: measure())
-    asked, opened = loaded(outcomes=iter([(), None, ("noise",)]))
+    asked, opened = loaded(outcomes=iter([(), KeyboardInterrupt(), ("noise",)]))
     opened = with_workload(opened, "goodput", p99_ms=1e4)
     with pytest.raises(KeyboardInterrupt):
         run_study(opened)
@@ -120,3 +122,11 @@ def test_all_cores_of_the_devices_count(loaded):
     line = verdict(opened)["text"].splitlines()[1]
     assert line.startswith("2 cores within the limit; ")
     assert "the best split 4 cores (2.00 times as many)" in line
+
+
+@pytest.mark.parametrize(("failing", "said"), [(1, "90 items/s"), (9, "keeps p99 10000 ms.")])
+def test_what_fails_under_load_is_left_out(loaded, failing, said):
+    outcomes = repeat(StageError("it hangs"), failing)
+    opened = with_workload(loaded(outcomes=outcomes)[1], "goodput", p99_ms=1e4)
+    run_study(opened)
+    assert said in verdict(opened)["text"]
