@@ -153,6 +153,10 @@ def finalists(goal: Goal, corrected: Corrected, measured: Sequence[Measured]) ->
     expected = {m.number: value for m, value in zip(measured, values, strict=True)}
     limit = min(expected.values(), default=0.0) * (1 + NOISES * corrected.noise)
     likely = [m for m in measured if expected[m.number] <= limit]
+    if goal.objective == "cores" and limit < math.inf:
+        # Predictions may be too good, so the fastest one with each number of cores may be best.
+        slowest_first = sorted(measured, key=lambda m: -m.period_ms)
+        likely = list({expected[m.number]: m for m in slowest_first}.values())
     chosen = sorted(likely, key=lambda m: expected[m.number])[:FINALISTS]
     allowed = [m for m in measured if m.latency_ms <= goal.latency_ms] or measured
     fastest = min(allowed, key=lambda m: m.period_ms, default=None)

@@ -3,6 +3,9 @@
 import contextlib
 import math
 from dataclasses import replace
+from unittest.mock import Mock
+
+import numpy as np
 
 from autosplit.deployment import Option, Row, Stage
 from autosplit.errors import StageError
@@ -21,10 +24,11 @@ from tests.planner.graphs import chain
 from tests.study.conftest import chain_bench, verdict
 
 
-def chosen_of(times, slow=-1, limit=math.inf):
+def chosen_of(times, slow=-1, limit=math.inf, cores=()):
     """The finalists among all splits of a chain into two, and all splits, best first, by number.
 
     The best split has the highest number, that at 1 the least latency. That at ``slow`` is quick.
+    With ``cores`` the splits are predicted to take so many, and few are wanted.
     """
     costs = chain(*times)
     evaluator = BatchEvaluator(costs, Question.of_split(2))
@@ -37,7 +41,9 @@ def chosen_of(times, slow=-1, limit=math.inf):
         for n, plan in zip(numbers, plans, strict=True)
     ]
     corrected = correct(evaluator, measured)
-    return [m.number for m in finalists(Goal(latency_ms=limit), corrected, measured)], numbers
+    goal = Mock(objective="cores", latency_ms=limit, values=lambda *_: np.array(cores))
+    chosen = finalists(goal if cores else Goal(latency_ms=limit), corrected, measured)
+    return [m.number for m in chosen], numbers
 
 
 def test_a_split_that_is_clearly_worse_does_not_compete_and_the_one_measured_fastest_does():
@@ -50,6 +56,10 @@ def test_a_split_that_is_clearly_worse_does_not_compete_and_the_one_measured_fas
         assert len(finalist_numbers) <= FINALISTS < len(numbers)
     # The usual latency would exceed the limit, but the measured one does not.
     assert 1 in chosen_of((1.0,) * 8, limit=8.5)[0]
+
+
+def test_for_the_fewest_cores_the_fastest_with_each_number_of_cores_competes():
+    assert chosen_of((1.0,) * 8, cores=(4.0, 3.0, *(2.0,) * 5))[0] == [4, 5, 6]
 
 
 def compared_calls(bench, factor=1.0):
