@@ -202,7 +202,8 @@ class IsolatedBench(Bench):
         except BaseException as error:
             if isinstance(error, StageError):
                 error.log = self._worker.log_tail()
-            # The late answer of an interrupted job would be read as that of the next one.
-            if not isinstance(error, AutosplitError) or not self._worker.is_alive:
+            # A late answer is not that of the next job, and another model is not that of the study.
+            is_usable = isinstance(error, AutosplitError) and self._worker.is_alive
+            if not is_usable or kind == "description":
                 self.close()
             raise

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from autosplit.deployment import Deployment, Stage
-from autosplit.errors import ConfigError, MachineError, MismatchError, StageError
+from autosplit.errors import AutosplitError, ConfigError, MismatchError, ModelError, StageError
 from autosplit.hardware.bench import isolated
 from autosplit.hardware.bench.interface import BenchDescription
 from autosplit.hardware.bench.isolated import BenchSetting, IsolatedBench
@@ -105,9 +105,11 @@ def test_a_fresh_worker_that_has_another_model_measures_nothing(bench, workers, 
         monkeypatch.setitem(ANSWERS, "description", dump(described))
         assert bench.description.identity == {"model": "before"}
         bench.close()
-    with pytest.raises(MachineError, match=r"model of 'net\.onnx' changed meanwhile"):
-        bench.measure(DEPLOYMENT)
-    assert [worker.is_closed for worker in workers] == [True, True]
+    for answer, reason in ((ModelError("half"), "half"), (dump(described), "net.onnx. changed")):
+        monkeypatch.setitem(ANSWERS, "description", answer)
+        with pytest.raises(AutosplitError, match=reason):
+            bench.measure(DEPLOYMENT)
+    assert [worker.is_closed for worker in workers] == [True] * 3
 
 
 def test_an_interrupted_job_leaves_no_answer_for_the_next_one(bench, workers, monkeypatch):

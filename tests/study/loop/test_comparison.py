@@ -78,8 +78,7 @@ def compared_calls(bench, factor=1.0):
 
 
 def test_of_two_workers_that_end_together_one_compares(new_study):
-    searches = ({"trials": trials, "converge": False} for trials in (4, 5))
-    first, second = (new_study(chain_bench(ops=12), **search) for search in searches)
+    first, second = (new_study(chain_bench(ops=12), trials=n, converge=False) for n in (4, 5))
     calls = compared_calls(first.bench), compared_calls(second.bench)
     compared = []
 
