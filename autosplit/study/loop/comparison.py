@@ -38,6 +38,7 @@ def compare(opened: OpenStudy) -> None:
     """Compare the best candidates with the baselines, unless that is stored; not for latency."""
     if opened.config.objective == "latency":
         return
+    before = opened.record.final_comparison.loads
     with opened.device_lock(), phases.step("final comparison"):
         # Other workers may have measured and compared while this one waited for the lock.
         history = opened.history()
@@ -48,7 +49,7 @@ def compare(opened: OpenStudy) -> None:
         if not covers(opened.record.final_comparison, chosen, count):
             opened.study.set_user_attr(COMPARISON, _measured(opened, chosen, count))
         if opened.config.workload is not None:
-            _compare_under_load(opened, opened.config.workload)
+            _compare_under_load(opened, opened.config.workload, before)
 
 
 def verdict(opened: OpenStudy) -> dict[str, Any] | None:
@@ -233,7 +234,7 @@ def _interleaved(
     return _interleaved(opened, contenders, errors)
 
 
-def _compare_under_load(opened: OpenStudy, asked: Workload) -> None:
+def _compare_under_load(opened: OpenStudy, asked: Workload, before: dict[str, LoadTest]) -> None:
     """Measure deployments under the workload of the study file, and store the load tests.
 
     For throughput only the winner is measured, else all that may be the best, fastest first.
@@ -243,8 +244,8 @@ def _compare_under_load(opened: OpenStudy, asked: Workload) -> None:
     able = [contender for contender in _contenders(opened, record) if contender.deployment]
     contenders = able if goal.is_served or not able else [judge(able)[0]]
     contenders.sort(key=lambda contender: contender.time.median)
-    # A disturbed test is repeated, and with it those that its goodput has ended early.
-    is_calm = not any(test.disturbances for test in comparison.loads.values())
+    # A disturbed test of an earlier run is repeated, and those that its goodput has ended early.
+    is_calm = comparison.loads != before or not any(t.disturbances for t in before.values())
     loads = dict(comparison.loads) if is_calm and comparison.workload == asked.key else {}
 
     def to_beat() -> float:
