@@ -12,12 +12,12 @@ MOST = {
     "autosplit/cuts autosplit/planner": 3_729,
     "autosplit/study": 3_783,
     "autosplit/frontend": 3_644,
-    "autosplit/lowering": 3_006,
-    "autosplit/hardware": 11_013,
+    "autosplit/lowering": 3_005,
+    "autosplit/hardware": 10_958,
     "autosplit/deploy": 2_728,
-    "autosplit/report autosplit/cli autosplit/zoo": 5_479,
-    "autosplit": 34_993,
-    "studies": 3_944,
+    "autosplit/report autosplit/cli autosplit/zoo": 5_449,
+    "autosplit": 34_909,
+    "studies": 3_941,
     "tests": 23_788,
 }
 

@@ -59,9 +59,8 @@ def digest(model: Any) -> str:
         digests = list(map(sha256, model_files(model).values()))
     except OSError as error:
         raise ModelError(f"files of model '{model}' cannot be read: {error.strerror}") from error
-    if len(digests) == 1:
-        return digests[0]
-    return hashlib.sha256("".join(digests).encode()).hexdigest()
+    joined = hashlib.sha256("".join(digests).encode()).hexdigest()
+    return joined if len(digests) > 1 else digests[0]
 
 
 def require_unchanged(path: Path, loaded: str) -> None:

@@ -170,9 +170,8 @@ class Entry(Figures):
 class FinalComparison(_Stored):
     """The final comparison; ``measured`` is the number of complete trials it was made for.
 
-    ``baselines`` are those that it measured. ``errors`` say why others were left out, ``loads`` are
-    the tests under the ``workload`` of the study file; both by the number of the trial or the name
-    of the baseline.
+    ``baselines`` are those that it measured. ``errors`` say why others were left out, and ``loads``
+    are the tests under the ``workload``, both by the number of a trial or the name of a baseline.
     """
 
     measured: Index | None = None

@@ -10,7 +10,7 @@ from autosplit.errors import ConfigError, Infeasible
 from autosplit.report.documents.record import read
 from autosplit.study import export
 from autosplit.study.config.study_file import StudyConfig
-from autosplit.study.export import export_best_split, export_stored_split
+from autosplit.study.export import export_stored_split
 from autosplit.study.loop import benches
 from autosplit.study.record import record_of, study_record, update
 from autosplit.study.results import best_of_study
@@ -86,13 +86,6 @@ def test_stored_stages_of_no_model_are_refused(bench, ran, written, tmp_path, mo
     with pytest.raises(ConfigError, match="is complete, but stage 1 names op 1000000000"):
         export_stored_split(study, tmp_path / "out")
     assert not written
-
-
-def test_simulated_hardware_has_nothing_to_export_and_no_folder_is_no_export(bench, ran, tmp_path):
-    opened = ran(bench, trials=1)
-    assert export_best_split(opened) is None
-    with pytest.raises(ConfigError, match="simulated hardware has no stages to export"):
-        export_stored_split(opened.study, tmp_path / "out")
 
 
 def test_a_baseline_that_the_verdict_advises_is_exported(on_hardware, written, tmp_path):

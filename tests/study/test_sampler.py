@@ -1,7 +1,6 @@
 from dataclasses import replace
 
 import numpy as np
-import optuna
 import pytest
 
 from autosplit.study.acquisition import Acquisition, Goal, acquisition
@@ -21,14 +20,6 @@ def test_every_sampler_measures_a_small_space_whole_and_each_candidate_once(name
     for trial in opened.study.trials:
         stages = opened.space.candidate(record_of(trial).key)
         assert set(trial.params) == set(opened.space.moves.names(len(stages)))
-
-
-def test_the_planner_is_a_sampler_of_optuna():
-    space = space_of(chain_bench())
-    study = optuna.create_study(sampler=PlannerSampler(space, Goal()))
-    whole = optuna.distributions.IntDistribution
-    trial = study.ask({name: whole(r[0], r[-1]) for name, r in space.moves.ranges.items()})
-    assert space.moves.decode(trial.params) == space.plan.stages
 
 
 def test_an_enqueued_candidate_is_measured(new_study):

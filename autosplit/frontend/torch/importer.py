@@ -114,8 +114,7 @@ def _static_shapes(program: Any, shapes: Shapes) -> Shapes:
 
 def _sizes(node: Any) -> list[Any]:
     """The sizes of an input: numbers, and sympy's expressions where they are dynamic."""
-    shape = node.meta["val"].shape
-    return [size if isinstance(size, int) else size.node.expr for size in shape]
+    return [size if isinstance(size, int) else size.node.expr for size in node.meta["val"].shape]
 
 
 def _value(size: Any, symbols: Mapping[Any, int]) -> Any:

@@ -106,6 +106,7 @@ class Stage(Protocol):
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """Compute the outputs for inputs in the order of the stage's ports."""
+        ...
 
     def close(self) -> None:
         """Release what must not wait for Python's garbage collection; called after the last run."""

@@ -203,5 +203,4 @@ def run_study(opened: OpenStudy, clock: Clock = time.monotonic) -> None:
             raise Infeasible(f"no trial succeeded, most often: {reason}; {remedy}")
         comparison.compare(opened)
         # The comparison may have measured the best trial on a calmer or a busier machine.
-        result = {"stopped": stopped, "verdict": comparison.verdict(opened)}
-        study.set_user_attr(RESULT, result)
+        study.set_user_attr(RESULT, {"stopped": stopped, "verdict": comparison.verdict(opened)})

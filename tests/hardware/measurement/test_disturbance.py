@@ -7,7 +7,7 @@ import pytest
 from autosplit.hardware.devices.system_files import ProcessUsage
 from autosplit.hardware.measurement import disturbance
 from autosplit.hardware.measurement.disturbance import Conditions, Counters, since, wait_until_calm
-from autosplit.hardware.measurement.results import Profile, Spread, doubts
+from autosplit.hardware.measurement.results import Spread
 from tests.hardware.fakes import wait_for
 
 CALM = Counters(100.0, 50.0, 0.0, 10.0, 0)
@@ -93,9 +93,3 @@ def test_a_container_that_tells_nothing_is_named(monkeypatch, tmp_path):
     assert disturbance.state().endswith("governor powersave")
     assert not {"governor", "throttling"} & set(disturbance.unreadable())
     assert Counters.now().throttled == 250
-
-
-def test_of_many_disturbed_profiles_two_are_described_and_the_others_counted():
-    profiles = [Profile(f"cores:{n}", (1.0,), (0.0,), disturbances=("load",)) for n in range(4)]
-    assert len(doubts(profiles[:3])) == 3
-    assert doubts(profiles)[2:] == ["so were 2 other profiles"]

@@ -1,8 +1,6 @@
 """Trials of workers that died, were silent or lost the storage, and trials that several want."""
 
-import sqlite3
 import time
-from contextlib import closing
 from unittest.mock import Mock
 
 import optuna
@@ -118,15 +116,3 @@ def test_a_trial_names_its_worker_before_its_candidate_is_planned(new_study, mon
     monkeypatch.setattr(Assignment, "assign", planned)
     run_study(opened)
     assert states(opened) == ["COMPLETE"]
-
-
-def test_a_silent_worker_loses_its_trial_to_whoever_asks(new_study, tmp_path):
-    opened = new_study(chain_bench(), trials=1)
-    key = opened.space.key(opened.space.plan.stages)
-    trial = claim(opened, worker=ELSEWHERE, key=key)
-    with closing(sqlite3.connect(tmp_path / "s.db")) as database, database:
-        row = "INSERT INTO trial_heartbeats (trial_id, heartbeat) VALUES (?, '2020-01-01')"
-        database.execute(row, [trial._trial_id])
-    run_study(opened)
-    assert states(opened) == ["FAIL", "COMPLETE"]
-    assert keys(opened) == [key]

@@ -5,7 +5,6 @@ import pytest
 from autosplit.study.acquisition import WORTH
 from autosplit.study.config.study_file import Search
 from autosplit.study.loop.stopping import stop_reason
-from autosplit.units import duration
 from tests.study.conftest import frozen
 
 COMPLETE, FAIL, RUNNING, WAITING = "COMPLETE", "FAIL", "RUNNING", "WAITING"
@@ -76,8 +75,3 @@ def test_a_study_stops_where_nothing_is_promised():
     assert f"by {WORTH / 2:.2%} or more" in str(converged)
     endless = Search(trials=9, converge=False)
     assert stop_reason(endless, promises(converged=True), finished, 0.0) is None
-
-
-def test_times_are_told_in_the_unit_one_would_say():
-    texts = list(map(duration, (0, 89.4, 90, 5399, 5400, 86400)))
-    assert texts == ["0 s", "89 s", "2 min", "90 min", "1.5 h", "24.0 h"]

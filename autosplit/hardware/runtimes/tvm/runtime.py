@@ -47,8 +47,8 @@ class TvmRuntime(Runtime):
 
     def check(self, devices: Sequence[Device]) -> None:
         """TVM supports every device. Raises ModelError for a model with an opaque op."""
-        if opaque := next((op for op in self.source.graph.ops if op.opaque), None):
-            raise ModelError(self._refusal(opaque, devices[0]))
+        if self._opaque_ops:
+            raise ModelError(self._refusal(self._opaque_ops[0], devices[0]))
 
     def can_run(self, device: Device) -> bool:
         """See Runtime."""
@@ -149,9 +149,13 @@ class TvmRuntime(Runtime):
             )
         return ""
 
+    @property
+    def _opaque_ops(self) -> list[Op]:
+        return [op for op in self.source.graph.ops if op.opaque]
+
     def _profile_cores(self, device: Cores, seconds: float) -> Profile:
         """Op times inside the model; with opaque ops, which take infinitely long, of single ops."""
-        if any(op.opaque for op in self.source.graph.ops):
+        if self._opaque_ops:
             return on_cores(device, lambda: self._profile_single_ops(device, seconds))
         whole, item = self.source.whole_stage, self.source.items(1)[0]
         return profile.inside_model(self._linker(device), whole, item, device, seconds)
