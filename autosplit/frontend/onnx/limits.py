@@ -56,9 +56,8 @@ class Limits:
         if node.op_type == "SplitToSequence":
             self._items -= _items(node, values)
             if self._items < 0:
-                raise ValueError(
-                    f"sequences would hold more than {_MOST_ITEMS} tensors; use Split or Slice"
-                )
+                problem = f"sequences would hold more than {_MOST_ITEMS} tensors"
+                raise ValueError(f"{problem}; use Split or Slice")
         self._is_counted = shapes is not None
         if shapes is not None:
             self._spend(node, values, shapes)
@@ -126,5 +125,8 @@ def work(node: Any, shapes: Sequence[Shape], elements: int) -> int:
     if "Pool" in kind:
         kernel = next((a.ints for a in node.attribute if a.name == "kernel_shape"), ())
         return elements * math.prod(map(int, kernel))
-    is_product = "MatMul" in kind or "Gemm" in kind or kind in _QUADRATIC
+    if kind in ("Gemm", "MatMul", "MatMulInteger", "QLinearMatMul"):
+        is_transposed = any(a.name == "transA" and a.i for a in node.attribute)
+        return elements * (shapes[0] or (1,))[0 if is_transposed else -1]
+    is_product = "MatMul" in kind or kind in _QUADRATIC
     return elements * (max(chain(*shapes), default=1) if is_product else 1)

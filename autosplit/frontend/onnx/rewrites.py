@@ -73,15 +73,13 @@ def _resize(node: Node) -> Any:
         # TVM scales by the ratio of the sizes, which the standard does for align_corners alone.
         for axis, (n, factor, size) in enumerate(zip(before, values, after, strict=True)):
             if abs(n * factor - size) > 1e-3:
-                raise ValueError(
-                    f"it scales {n} at axis {axis} by {factor:.4g}, which is not a whole size"
-                )
+                scaled = f"it scales {n} at axis {axis} by {factor:.4g}"
+                raise ValueError(f"{scaled}, which is not a whole size")
     if mode == b"align_corners" and 1 in after[2:]:
         raise ValueError("TVM divides by 0 where it aligns the corners of one pixel")
     if after[:2] != before[:2]:
-        raise ValueError(
-            f"it resizes {before} to {after}; TVM's importer resizes the axes after the second only"
-        )
+        reason = "TVM's importer resizes the axes after the second only"
+        raise ValueError(f"it resizes {before} to {after}; {reason}")
     return node.converted(inputs=[inputs[0], None, None, constant(np.array(after, np.int64))])
 
 

@@ -96,6 +96,12 @@ def test_constants_that_grow_are_refused_before_they_are_computed(save, lines, w
         autosplit.load_model(save(model))
 
 
+def test_products_of_thin_constants_are_computed(save):
+    thin = {"a": np.ones((4200, 2), np.float32), "b": np.ones((2, 1100), np.float32)}
+    model = net(f"g (float[2,4] x) => (float[2,4] y) {{ big = MatMul(a, b)  {_MOST} }}", thin)
+    assert autosplit.load_model(save(model)).graph.ops
+
+
 @pytest.mark.parametrize(
     ("sizes", "call", "message"),
     [

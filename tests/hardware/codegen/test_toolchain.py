@@ -26,15 +26,13 @@ def machine(monkeypatch):
 
 @pytest.mark.parametrize(
     ("commands", "cc", "zig", "taken"),
-    [
-        (["gcc", "clang"], "", True, ("gcc",)),
-        (["cc", "gcc"], "", False, ("cc",)),
-        (["clang"], "", False, ("clang",)),
-        (["cc", "ccache"], "ccache gcc -m64", False, ("ccache", "gcc", "-m64")),
-        (["cc"], "absent-cc", False, ("cc",)),
-        ([], "", True, ZIG),
-    ],
-)
+    [(["gcc", "clang"], "", True, ("gcc",)),
+     (["cc", "gcc"], "", False, ("cc",)),
+     (["clang"], "", False, ("clang",)),
+     (["cc", "ccache"], "ccache gcc -m64", False, ("ccache", "gcc", "-m64")),
+     (["cc"], "absent-cc", False, ("cc",)),
+     ([], "", True, ZIG)],
+)  # fmt: skip
 def test_the_compiler_is_that_of_cc_or_the_first_there_is(machine, commands, cc, zig, taken):
     machine(commands, cc, zig)
     assert toolchain.compiler() == taken
@@ -65,14 +63,12 @@ FAILS = "import sys; print('noise'); sys.exit('first\\nundefined symbol: f')"
 
 @pytest.mark.parametrize(
     ("command", "reason"),
-    [
-        (script(FAILS), "linking 'stage.so' with .* failed: undefined symbol: f"),
-        (script("print('on stdout'); exit(1)"), "linking 'stage.so' with .* failed: on stdout"),
-        (script("exit(1)"), "linking 'stage.so' with .* failed: no message"),
-        (script("import time; time.sleep(600)"), "did not run: .*timed out"),
-        (("no-linker",), "no-linker' did not run"),
-    ],
-)
+    [(script(FAILS), "linking 'stage.so' with .* failed: undefined symbol: f"),
+     (script("print('on stdout'); exit(1)"), "linking 'stage.so' with .* failed: on stdout"),
+     (script("exit(1)"), "linking 'stage.so' with .* failed: no message"),
+     (script("import time; time.sleep(600)"), "did not run: .*timed out"),
+     (("no-linker",), "no-linker' did not run")],
+)  # fmt: skip
 def test_a_linker_that_fails_or_hangs_is_named(monkeypatch, tmp_path, command, reason):
     monkeypatch.setattr(toolchain, "_TIMEOUT_S", 0.5 if "timed out" in reason else 60)
     monkeypatch.setattr(toolchain, "compiler", lambda triple: command)

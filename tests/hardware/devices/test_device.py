@@ -65,14 +65,12 @@ def test_a_misspelt_device_is_named_with_its_spelling(text):
 @pytest.mark.usefixtures("four")
 @pytest.mark.parametrize(
     ("text", "reason"),
-    [
-        ("cores:3", "needs core 3; this process may use 0, 1, 2, 5"),
-        ("cores:0-9", "needs core 3, 4, 6, 7, 8, 9; this"),
-        ("cores:10-29", "needs core 10, 11, 12, 13, 14, 15, 16, 17; this"),
-        ("cores:0,2-1", "does not exist: 2-1 is no range"),
-        ("cores:0-99999999999", "does not exist: 0-99999999999 is no range"),
-    ],
-)
+    [("cores:3", "needs core 3; this process may use 0, 1, 2, 5"),
+     ("cores:0-9", "needs core 3, 4, 6, 7, 8, 9; this"),
+     ("cores:10-29", "needs core 10, 11, 12, 13, 14, 15, 16, 17; this"),
+     ("cores:0,2-1", "does not exist: 2-1 is no range"),
+     ("cores:0-99999999999", "does not exist: 0-99999999999 is no range")],
+)  # fmt: skip
 def test_a_core_that_is_not_there_is_named(text, reason):
     with pytest.raises(MachineError, match=f"device '{text}' {reason}"):
         devices.parse(text)
