@@ -31,8 +31,8 @@ def run(args: argparse.Namespace) -> None:
     from autosplit.report.html import page
 
     reader = find_study(args.study, args.storage)
+    require_other(args.output, args.study, reader.file, args.trace)
     with reader.open() as study:
         record = read(study)
-    require_other(args.output, args.study, reader.file, args.trace)
     page.write(record, args.output, args.trace)
     output.emit(args.format, {"file": str(args.output)}, f"wrote {args.output}")

@@ -15,7 +15,7 @@ import numpy as np
 
 from autosplit.errors import StageError, line_of
 from autosplit.hardware.cluster.connection import answer, connected, put, write_files
-from autosplit.hardware.cluster.pool import Actor, PooledActor, take
+from autosplit.hardware.cluster.pool import Actor, take
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices.device import RayCores
 from autosplit.hardware.devices.ray_nodes import RayPlace, only_place
@@ -104,7 +104,7 @@ class RayReplica(Stage):
         self._contents = [contents[name] for name in spec.digests]
         # The bytes of the tensors of one call in the larger of both directions.
         self._size = max(sum(port.nbytes for port in side) for side in (spec.inputs, spec.outputs))
-        self._actor: PooledActor | Any = take(StageActor, place, cpus)
+        self._actor: Any = take(StageActor, place, cpus)  # None once the stage is closed
         # None until the stage is loaded, and once it is closed.
         self._submit: Callable[[Any], Any] | None = None
         self._sending, self._receiving = threading.Lock(), threading.Lock()

@@ -73,18 +73,18 @@ def _errors(output: Array, expected: Array, tolerance: float) -> tuple[float, fl
     if unlike or not np.isfinite(output[finite]).all():
         return _DIFFERENT
     finite &= (np.abs(expected) < _FILLING) | (output != expected)  # no scale from equal fillings
-    error = float(np.max(np.abs(output[finite] - expected[finite]), initial=0.0))
-    scale = float(np.max(np.abs(expected[finite]), initial=0.0))
+    errors = np.abs(np.subtract(output, expected, where=finite, out=np.zeros_like(expected)))
+    error, scale = float(errors.max(initial=0.0)), float(np.abs(expected[finite]).max(initial=0.0))
     if not error or not scale or expected.size < _ENOUGH:
         return error, error / (scale or 1.0)
-    errors = np.abs(np.subtract(output, expected, where=finite, out=np.zeros_like(expected)))
-    sizes = np.where(finite, np.abs(expected), scale)
-    parts = [(), *(tuple({*range(expected.ndim)} - {axis}) for axis in range(expected.ndim))]
+    sizes, axes = np.where(finite, np.abs(expected), scale), {*range(expected.ndim)}
+    # Each number by itself, and all numbers at one place of an axis, such as a channel.
+    parts = [(), *(tuple(axes - {axis}) for axis in axes)]
     return error, max(_relative(errors, sizes, scale, part) for part in parts)
 
 
 def _relative(errors: Array, sizes: Array, scale: float, part: tuple[int, ...]) -> float:
-    """The largest error relative to the scale of its part, which has the axes ``part``."""
+    """The largest error relative to the scale of its part, all numbers along the axes ``part``."""
     largest = sizes.max(axis=part)
     usual = np.quantile(largest, _FEW, method="lower") or scale
     scales = _SMALL * np.clip(np.maximum(largest, usual), scale / _SMALL**2, scale / _SMALL)
