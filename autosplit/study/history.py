@@ -14,7 +14,7 @@ from optuna.trial import FrozenTrial
 from autosplit.errors import SplitError
 from autosplit.hardware.measurement.results import Baseline
 from autosplit.planner.evaluation import period_of
-from autosplit.study.record import TrialRecord, record_of
+from autosplit.study.record import record_of
 from autosplit.study.results import is_lost
 from autosplit.study.space import Space
 from autosplit.study.surrogate.correction import Measured
@@ -37,25 +37,36 @@ class History:
         return tuple(m for m in self.measured if m.number >= 0)
 
 
-def history_of(
-    space: Space, trials: Iterable[FrozenTrial], baselines: Iterable[Measured] = ()
-) -> History:
-    """The history of trials, in their order; ``baselines`` are known before the first one."""
-    known = [(trial, record_of(trial)) for trial in trials if not is_lost(trial)]
-    measured = (_measured(space, trial, record) for trial, record in known)
-    taken = frozenset(record.key for _, record in known if record.key)
-    return History(taken, (*baselines, *filter(None, measured)))
+class HistoryReader:
+    """Reads the history of one study; ``baselines`` are known before its first trial.
 
+    A finished trial does not change, so its record is read and validated once.
+    """
 
-def _measured(space: Space, trial: FrozenTrial, record: TrialRecord) -> Measured | None:
-    period, latency = record.period_ms, record.latency_ms
-    if trial.state.name == "COMPLETE" and record.key and period:
-        with contextlib.suppress(SplitError):
-            candidate = space.candidate(record.key)
-            if len(record.stage_ms) == len(candidate):
-                figures = record.stage_ms, period.median, latency.median if latency else 0.0
-                return Measured(trial.number, candidate, *figures)
-    return None
+    def __init__(self, space: Space, baselines: Iterable[Baseline] = ()) -> None:
+        self.space, self.baselines = space, tuple(measured_baselines(space, baselines))
+        self._finished: dict[int, tuple[str, Measured | None]] = {}
+
+    def history(self, trials: Iterable[FrozenTrial]) -> History:
+        """The history of trials, in their order."""
+        known = [self._finished.get(trial.number) or self._read(trial) for trial in trials]
+        measured = (figures for _, figures in known if figures)
+        return History(frozenset(key for key, _ in known if key), (*self.baselines, *measured))
+
+    def _read(self, trial: FrozenTrial) -> tuple[str, Measured | None]:
+        """The key of the candidate that a trial takes, empty for none, and what it measured."""
+        record = record_of(trial)
+        key, figures = "" if is_lost(trial) else record.key, None
+        period, latency = record.period_ms, record.latency_ms
+        if trial.state.name == "COMPLETE" and key and period:
+            with contextlib.suppress(SplitError):
+                candidate = self.space.candidate(key)
+                if len(record.stage_ms) == len(candidate):
+                    times = record.stage_ms, period.median, latency.median if latency else 0.0
+                    figures = Measured(trial.number, candidate, *times)
+        if trial.state.is_finished():
+            self._finished[trial.number] = key, figures
+        return key, figures
 
 
 def measured_baselines(space: Space, baselines: Iterable[Baseline]) -> Iterator[Measured]:

@@ -21,10 +21,9 @@ from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, Trial
 
 from autosplit.study.acquisition import Acquisition, Goal, acquisition
-from autosplit.study.history import history_of
+from autosplit.study.history import HistoryReader
 from autosplit.study.record import record_of, update
 from autosplit.study.space import Candidate, Space
-from autosplit.study.surrogate.correction import Measured
 
 PLANNER = "planner"
 OTHERS: Mapping[str, Callable[[int], BaseSampler]] = {
@@ -45,18 +44,15 @@ def distributions(space: Space) -> dict[str, IntDistribution]:
 
 
 class PlannerSampler(BaseSampler):
-    """Chooses the candidate that is expected to gain most, as parameters of its ``space``.
+    """Chooses the candidate that is expected to gain most, as parameters of its ``space``."""
 
-    ``baselines``: the measured baselines, which are known before the first trial.
-    """
-
-    def __init__(self, space: Space, goal: Goal, baselines: Sequence[Measured] = ()) -> None:
-        self.space, self.goal, self.baselines = space, goal, baselines
+    def __init__(self, reader: HistoryReader, goal: Goal) -> None:
+        self.reader, self.space, self.goal = reader, reader.space, goal
 
     def view(self, trials: Sequence[FrozenTrial], exclude: int | None = None) -> Acquisition:
         """The acquisition after some trials, without the one numbered ``exclude``."""
         others = [trial for trial in trials if trial.number != exclude]
-        return acquisition(self.space, self.goal, history_of(self.space, others, self.baselines))
+        return acquisition(self.space, self.goal, self.reader.history(others))
 
     def infer_relative_search_space(
         self, study: optuna.Study, trial: FrozenTrial
@@ -83,7 +79,7 @@ class Assignment:
 
     def __init__(self, name: str, planner: PlannerSampler, seed: int = 0) -> None:
         self.name, self.planner, self.seed = name, planner, seed
-        self.space = planner.space
+        self.space, self.reader = planner.space, planner.reader
 
     def sampler(self, ordinal: int) -> BaseSampler:
         """Optuna's sampler for the trial at a place in its study.
@@ -102,7 +98,7 @@ class Assignment:
         ``trials``: all trials so far. Raises SplitError if an enqueued key is of no candidate.
         """
         key = record_of(trial).key
-        if key and key not in history_of(self.space, trials[: trial.number]).taken:
+        if key and key not in self.reader.history(trials[: trial.number]).taken:
             return self.space.candidate(key)
         suggested = self._suggested(trial)
         # Parameters that a user enqueued, perhaps only some of them.
@@ -138,7 +134,7 @@ class Assignment:
             update(trial, key=key)
             # Read after writing: of two workers, at least one sees the other's claim.
             others = [t for t in study.get_trials(deepcopy=False) if t.number != trial.number]
-            if key not in history_of(self.space, others).taken:
+            if key not in self.reader.history(others).taken:
                 return candidate
             # Withdraw the claim, so that the trial holds no candidate if it fails.
             update(trial, key="")

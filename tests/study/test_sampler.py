@@ -43,6 +43,18 @@ def test_a_candidate_that_was_chosen_before_it_is_enqueued_again_is_measured_onc
     assert len({record_of(trial).key for trial in opened.study.trials}) == 3
 
 
+def test_a_finished_trial_is_read_once_for_the_history(ran, monkeypatch):
+    read = []
+
+    def counted(trial):
+        read.extend([trial.number] * trial.state.is_finished())
+        return record_of(trial)
+
+    monkeypatch.setattr("autosplit.study.history.record_of", counted)
+    ran(chain_bench(ops=12), trials=4, converge=False)
+    assert sorted(read) == [0, 1, 2, 3]
+
+
 def test_where_nothing_takes_time_nothing_is_gained():
     space = space_of(chain_bench(ops=4))
     rows = tuple(replace(row, times=(0.0,) * 4) for row in space.costs.rows)

@@ -24,12 +24,11 @@ from autosplit.study.acquisition import Goal
 from autosplit.study.config.sections import METRICS
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.documents import differences, document_of, graph_document, read
-from autosplit.study.history import History, history_of, measured_baselines
+from autosplit.study.history import History, HistoryReader
 from autosplit.study.record import FORMAT, RECORD, StudyRecord, mapping, study_record
 from autosplit.study.sampler import Assignment, PlannerSampler
 from autosplit.study.space import Space, useful_threads
 from autosplit.study.storage import connect, redact_password, storage_errors
-from autosplit.study.surrogate.correction import Measured
 from autosplit.study.workers import free_candidate, host_lock, this_worker
 from autosplit.versions import VERSION, machine
 
@@ -63,9 +62,9 @@ class OpenStudy:
         return Goal(config.objective, config.limits.latency_ms or math.inf, load)
 
     @cached_property
-    def baselines(self) -> tuple[Measured, ...]:
-        """The measured baselines that are candidates: the search learns from them too."""
-        return tuple(measured_baselines(self.space, self.record.measured_baselines()))
+    def reader(self) -> HistoryReader:
+        """Reads the history: the search learns from the measured baselines too."""
+        return HistoryReader(self.space, self.record.measured_baselines())
 
     @property
     def record(self) -> StudyRecord:
@@ -74,13 +73,12 @@ class OpenStudy:
 
     def history(self) -> History:
         """The history of the study up to now."""
-        trials = self.study.get_trials(deepcopy=False)
-        return history_of(self.space, trials, self.baselines)
+        return self.reader.history(self.study.get_trials(deepcopy=False))
 
     @cached_property
     def assignment(self) -> Assignment:
         """Assigns candidates to trials."""
-        planner = PlannerSampler(self.space, self.goal, self.baselines)
+        planner = PlannerSampler(self.reader, self.goal)
         return Assignment(self.config.search.sampler, planner, self.config.search.seed)
 
     @cached_property
