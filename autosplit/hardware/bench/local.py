@@ -69,24 +69,21 @@ class LocalBench:
     @cached_property
     def description(self) -> BenchDescription:
         """See Bench."""
-        runtimes = self.model.runtimes
+        runtimes, usual = self.model.runtimes, spelled(self.model.kernels.target)
+        places, identity = tuple(map(str, self.places)), {**self.model.identity}
+        others = {device: t for device, t in sorted(self._targets.items()) if t != usual}
+        if others:
+            identity["targets"] = " ".join(f"{device} {t}" for device, t in others.items())
+        identity["backend"] = " ".join(runtimes)  # the key in stored studies
+        identity["devices"] = " ".join(places)
         return BenchDescription(
             graph=self.model.graph,
-            devices=tuple(map(str, self.places)),
-            identity=self._identity(),
+            devices=places,
+            identity=identity,
             runtimes=tuple(runtimes),
             keep_together={name: runtime.keep_together for name, runtime in runtimes.items()},
             regions=self.model.lowered.regions,
         )
-
-    def _identity(self) -> Mapping[str, str]:
-        identity, usual = {**self.model.identity}, spelled(self.model.kernels.target)
-        others = {device: t for device, t in sorted(self._targets.items()) if t != usual}
-        if others:
-            identity["targets"] = " ".join(f"{device} {t}" for device, t in others.items())
-        identity["backend"] = " ".join(self.model.runtimes)  # the key in stored studies
-        identity["devices"] = " ".join(map(str, self.places))
-        return identity
 
     def profile(self) -> Sequence[Profile]:
         """See Bench. With runtime ``auto`` a runtime whose outputs differ is left out."""
@@ -122,13 +119,15 @@ class LocalBench:
         for run in self.unsplit_runs(names):
             try:
                 with self.reached(), self._turns(run) as turns:
+                    start = disturbance.Counters.now()
                     measurement = turns.measurement(turns(brief))
+                    reasons = disturbance.since(start).reasons
             except AutosplitError as error:
                 if isinstance(error, MachineError) or run.runtime == self.model.runtime_name:
                     raise
                 continue
-            # A brief measurement has a wide interval even if nothing disturbed it.
-            baselines.append(run.measured(replace(measurement, disturbances=())))
+            # A brief measurement has a wide interval on a calm machine too, which is no sign.
+            baselines.append(run.measured(replace(measurement, disturbances=reasons)))
         return baselines
 
     def compare_interleaved(

@@ -131,7 +131,9 @@ def test_every_baseline_is_measured_with_work_for_all_replicas(bench, branches, 
 
     monkeypatch.setattr(type(branches), "whole", open_whole)
     monkeypatch.setattr("autosplit.hardware.bench.local.ready_made", lambda: ["onnxruntime"])
+    monkeypatch.setattr(disturbance, "since", lambda start: Conditions(throttled=True))
     baselines = bench.baselines()
+    assert {b.disturbances for b in baselines} == {("the processor was throttled",)}
     assert [b.name for b in baselines] == [run.name for run in bench.unsplit_runs()]
     copies = {b.name: b.copies for b in baselines}
     assert copies["tvm, 1 thread"] == copies["onnxruntime, 1 thread"] == 1
