@@ -98,8 +98,8 @@ def open_bench(
         try:
             if kind == "description":
                 return dump(bench.description)
-            if kind == "baseline_names":
-                return [run.name for run in bench.unsplit_runs()]
+            if kind == "baseline_runtimes":
+                return {run.name: run.runtime for run in bench.unsplit_runs()}
             kinds = get_type_hints(getattr(Bench, kind))
             values = {name: load(kinds[name], value) for name, value in arguments.items()}
             method = more.get(kind) or getattr(LocalBench, kind)
@@ -147,11 +147,12 @@ class IsolatedBench(Bench):
     def baselines(self, names: Sequence[str] | None = None) -> Sequence[Baseline]:
         """See Bench. One that kills the worker is left out, as one that fails is."""
         measured: list[Baseline] = []
-        for name in self.ask("baseline_names", list[str]) if names is None else names:
+        runtimes = self.ask("baseline_runtimes", dict[str, str])
+        for name in runtimes if names is None else names:
             try:
                 measured += self.ask("baselines", list[Baseline], names=[name])
             except StageError as error:
-                if self._worker or name.startswith(f"{self._setting.runtime}, "):
+                if self._worker or runtimes[name] == self._setting.runtime:
                     raise
                 phases.report(f"{name} is left out: {error}")
         return measured

@@ -126,8 +126,8 @@ def test_an_interrupted_job_leaves_no_answer_for_the_next_one(bench, workers, mo
 
 def test_a_baseline_that_kills_the_worker_fails_only_a_study_of_its_runtime(bench, monkeypatch):
     def call(worker, job, timeout_s):
-        if job["kind"] == "baseline_names":
-            return ["openvino, 1 thread", "tvm, 1 thread"]
+        if job["kind"] == "baseline_runtimes":
+            return {"openvino, 1 thread": "openvino", "tvm, 1 thread": "tvm"}
         worker.is_alive = job["arguments"]["names"] != [killer]
         if not worker.is_alive:
             raise StageError("crash SIGSEGV")
