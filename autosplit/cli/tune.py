@@ -36,14 +36,15 @@ def run(args: argparse.Namespace) -> None:
     from autosplit.hardware.codegen import tuning
 
     model = options.load_model(args)
-    kernels = model.lowered.kernels
-    start = time.monotonic()
-    # time.monotonic: setting the system clock must not end the tuning.
-    end = start + args.timeout if args.timeout is not None else float("inf")
-    results = []
-    work = tuning.work_of(model.graph)
-    settings = model.kernels.target, args.output, args.samples, args.seed
-    for result in tuning.tune(kernels, *settings, lambda: time.monotonic() > end, work):
+    kernels, target = model.lowered.kernels, model.kernels.target
+    results, work = [], tuning.work_of(model.graph)
+    start = time.monotonic()  # setting the system clock must not end the tuning
+
+    def is_over() -> bool:
+        return time.monotonic() - start > (args.timeout or float("inf"))
+
+    outcomes = tuning.tune(kernels, target, args.output, args.samples, args.seed, is_over, work)
+    for result in outcomes:
         results.append(result)
         seconds_each = (time.monotonic() - start) / len(results)
         times = f"{_ms(result.before_ms)} to {_ms(result.after_ms)} ms"
