@@ -19,7 +19,7 @@ _LETTER = 6.5  # pixels of a letter
 _US, _MAX_EVENTS = 1000.0, 1_000_000  # microseconds in a millisecond
 
 Index = Annotated[int, Field(ge=0, le=4096)]
-Time = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Time = Annotated[float, Field(ge=0, lt=2**53)]  # floats beyond differ by 2 or more
 
 
 class _Event(BaseModel):

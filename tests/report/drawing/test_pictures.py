@@ -96,7 +96,7 @@ def test_a_timeline_has_a_dozen_items_of_each_stage(tmp_path):
 @pytest.mark.parametrize(
     "text",
     ["", "{}", "[1]", "\xff", '{"traceEvents": []}', '{"traceEvents": [{"ph": "X"}]}', "[" * 9999,
-     json.dumps({"traceEvents": [event(0, 0, -1.0)]})],
+     *(json.dumps({"traceEvents": [event(0, 0, start)]}) for start in (-1.0, 1e17))],
 )  # fmt: skip
 def test_what_is_no_trace_is_refused_in_a_line(text, tmp_path):
     (tmp_path / "run.json").write_text(text, encoding="latin-1")
