@@ -29,7 +29,8 @@ _ERASE = "\r\x1b[K"  # erases the current line of the terminal
 def note(text: str) -> None:
     """Print a line about the command itself: an error, a warning, progress."""
     erase_progress()
-    print(_broken(printable(text), sys.stderr), file=sys.stderr, flush=True)
+    with contextlib.suppress(BrokenPipeError):  # a command goes on if nobody reads its progress
+        print(_broken(printable(text), sys.stderr), file=sys.stderr, flush=True)
 
 
 def _broken(text: str, stream: TextIO) -> str:
@@ -83,10 +84,11 @@ def flush() -> None:
 
 def drop_unwritten() -> None:
     """Discard unwritten output, for which the interpreter would report a full disk again."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def write(text: str) -> None:

@@ -89,6 +89,10 @@ def test_a_reader_that_leaves_is_no_error():
     process = subprocess.Popen([sys.executable, "-c", code], stdout=pipe, stderr=pipe)
     process.stdout.close()
     assert (process.wait(60), process.stderr.read()) == (0, b"")
+    command = [sys.executable, "-m", "autosplit", "inspect", "missing.onnx"]
+    process = subprocess.Popen(command, stdout=pipe, stderr=subprocess.STDOUT)
+    process.stdout.close()
+    assert process.wait(60) == 2  # as if its lines had been read
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
