@@ -94,23 +94,23 @@ def _locked(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def require_replaceable(folder: Path) -> bool:
-    """Whether an export is there, perhaps a damaged one. Raises for a folder that takes none."""
+def require_replaceable(folder: Path) -> None:
+    """Raise MachineError or ConfigError for a folder that takes no export."""
     if os.path.lexists(folder) and not os.access(f"{folder}/", os.W_OK):
         raise refused(folder, PermissionError(errno.EACCES, "not a folder that can be written"))
     content = (folder / NAME).read_bytes().strip() if os.path.isfile(folder / NAME) else b"{}"
     # A whole document of no format is somebody's own; a damaged manifest lacks its end.
     is_export = re.search(rb'"format"\s*:\s*\d', content) or not content.endswith((b"}", b"]"))
-    if not is_export and os.path.lexists(folder / NAME):
+    if os.path.lexists(folder / NAME) and not is_export:
         raise ConfigError(f"'{folder / NAME}' was not written by an export; choose another folder")
-    return bool(is_export)
 
 
 def _switch(hidden: Path, folder: Path, old_files: Mapping[str, str]) -> None:
     new_names = sorted(file.name for file in hidden.iterdir() if file.name != NAME)
     # A killed export may have left files, but one with a program's name may be somebody's own.
     program = manifest_file.read(hidden).program if old_files else {}
-    names = {*program} if require_replaceable(folder) else {*new_names}
+    require_replaceable(folder)
+    names = {*program} if os.path.lexists(folder / NAME) else {*new_names}
     present = [name for name in sorted(names) if os.path.lexists(folder / name)]
     foreign = [n for n in present if sha256(folder / n) not in (program.get(n), old_files.get(n))]
     if foreign:
