@@ -182,6 +182,10 @@ class FinalComparison(_Stored):
     workload: Table = {}
     loads: dict[str, LoadTest] = {}
 
+    def error_of(self, number: int) -> str:
+        """Why a trial was left out; empty for another one."""
+        return self.errors.get(str(number), "")
+
     @property
     def figures(self) -> dict[int, Entry]:
         """What it measured, by the number of the trial."""

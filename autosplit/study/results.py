@@ -83,8 +83,8 @@ def best_number(
     can be the best, and one over the limit of the latency only if all are. For throughput it is the
     winner of the final comparison, unless further trials were completed since.
     """
-    failed = study.final_comparison.errors
-    periods = {n: f.period_ms for n, f in figures.items() if f.period_ms and str(n) not in failed}
+    final = study.final_comparison
+    periods = {n: f.period_ms for n, f in figures.items() if f.period_ms and not final.error_of(n)}
     limits = study.config.get("limits")
     limit = limits.get("latency_ms") if isinstance(limits, dict) else None
     if isinstance(limit, float):
@@ -93,7 +93,6 @@ def best_number(
     if objective_of(study.config) != "throughput":
         orders = {n: of_trial[0] for n, of_trial in values.items() if of_trial and n in periods}
     else:
-        final = study.final_comparison
         compared = final.figures.keys() & periods.keys() if final.measured == len(figures) else ()
         orders = {n: p.median for n, p in periods.items() if n in compared or not compared}
     return min(orders, key=lambda number: (orders[number], number), default=None)

@@ -184,7 +184,7 @@ def _trial(trial: optuna.trial.FrozenTrial, graph: FusedGraph | None, study: Stu
         record=record,
         final=study.final_comparison.figures.get(trial.number),
         values=tuple(trial.values or ()),
-        error=error_of(trial) or study.final_comparison.errors.get(str(trial.number), ""),
+        error=error_of(trial) or study.final_comparison.error_of(trial.number),
     )
 
 

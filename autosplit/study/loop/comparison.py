@@ -100,7 +100,7 @@ def _contenders(opened: OpenStudy, record: StudyRecord) -> Iterator[Contender]:
     measured: list[tuple[Deployment | None, Measurement, int | None, str]] = []
     for m in opened.history().trials:
         is_measured = m.latency_ms if is_latency else m.number in final.figures
-        if is_measured and str(m.number) not in final.errors:
+        if is_measured and not final.error_of(m.number):
             stored = final.of(m.number, record_of(trials[m.number])).measurement()
             measured.append((opened.space.deployment(m.stages), stored, m.number, ""))
     for b in record.compared_baselines():
@@ -168,7 +168,7 @@ def finalists(goal: Goal, corrected: Corrected, measured: Sequence[Measured]) ->
 
 def covers(comparison: FinalComparison, chosen: Sequence[Measured], measured: int) -> bool:
     """Whether a stored comparison is calm, of these finalists, and no trial is complete since."""
-    able = [m.number for m in chosen if str(m.number) not in comparison.errors]
+    able = [m.number for m in chosen if not comparison.error_of(m.number)]
     is_same = list(comparison.figures) == able
     return is_same and comparison.measured == measured and not comparison.disturbed
 
