@@ -126,11 +126,15 @@ class StudyConfig(Section):
 
     ``memory``: the most bytes of each stage (weights and the tensors at its borders), or a list
     with a limit for each device; with ``cores`` the most bytes of each replica.
+
     ``batch``: how many items may be computed at once: a number, a list of numbers, or ``"auto"``,
     which is 1, doubled while that is faster.
+
     ``streams``: how many streams share the deployment; their items come in turn, and each replica
     of a stage with states serves whole streams. ``workload``: how the items of all streams arrive.
+
     ``tolerance``: the relative error that outputs may have; by default it follows from the model.
+
     ``objective``: ``throughput`` (the least period), ``latency`` (of one item), ``goodput`` (the
     greatest rate within the limit of the workload) or ``cores`` (the fewest that sustain its rate
     within its limit). If the workload has a limit, the default is one of the last two.
