@@ -19,7 +19,7 @@ from autosplit.study.documents import differences
 from autosplit.study.loop import benches
 from autosplit.study.loop.open import OpenStudy, identity_of
 from autosplit.study.record import RECORD, mapping, record_of, study_record
-from autosplit.study.results import best_of_study, error_of, tally
+from autosplit.study.results import best_number, error_of, tally
 from autosplit.study.storage import storage_errors
 
 Exported = tuple[Deployment, SplitResults]
@@ -107,24 +107,23 @@ def _advised(
             deployment = baseline.deployment(len(bench.description.graph.ops))
             if deployment and baseline.name == verdict.baseline:
                 return deployment, results(baseline.name, baseline.measurement)
+    trials, final = study.get_trials(deepcopy=False), record.final_comparison
+    complete = {t.number: final.of(t.number, record_of(t)) for t in tally(trials).complete}
+    number = verdict.trial if number is None else number
     if number is None:
-        best = best_of_study(study)
-        number = verdict.trial if verdict.trial is not None or best is None else best.number
+        number = best_number(record, complete, {t.number: t.values for t in trials})
     if number is None:
         return None
-    trials = study.get_trials(deepcopy=False)
     trial = next((t for t in trials if t.number == number), None)
     state = "does not exist" if trial is None else f"is {trial.state.name.lower()}"
     if trial and trial.state.name == "FAIL":
         state = f"failed ({error_of(trial)})"
-    if trial and trial.state.name == "COMPLETE":
-        final = record.final_comparison.of(number, record_of(trial))
+    if chosen := complete.get(number):
         try:
-            measured = results(str(number), final.measurement(), final.predicted_ms)
-            deployment = final.deployment()
+            measured = results(str(number), chosen.measurement(), chosen.predicted_ms)
+            deployment = chosen.deployment()
             cuts_of(bench.description.graph, deployment.split)
             return deployment, measured
         except (ValueError, SplitError) as error:  # a database may hold anything
             state = f"is complete, but {error}"
-    known = sorted(t.number for t in tally(trials).complete) or "none"
-    raise ConfigError(f"trial {number} {state}; complete trials are {known}")
+    raise ConfigError(f"trial {number} {state}; complete trials are {sorted(complete) or 'none'}")

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
-import optuna
 from optuna.trial import FrozenTrial
 
 from autosplit.study.config.sections import objective_of
-from autosplit.study.record import Figures, StudyRecord, TrialRecord, record_of, study_record
+from autosplit.study.record import Figures, StudyRecord, record_of
 
 DEATHS_LIMIT = 5  # processes that may die while measuring a candidate before it counts as failed
 
@@ -28,13 +26,6 @@ class Tally:
     def finished(self) -> int:
         """How many count towards the limit of trials."""
         return len(self.complete) + len(self.failed)
-
-
-class BestTrial(NamedTuple):
-    """The best trial; its figures are those of the final comparison where it took part in one."""
-
-    number: int
-    record: TrialRecord
 
 
 def tally(trials: Sequence[FrozenTrial]) -> Tally:
@@ -96,15 +87,6 @@ def best_number(
         compared = final.figures.keys() & periods.keys() if final.measured == len(figures) else ()
         orders = {n: p.median for n, p in periods.items() if n in compared or not compared}
     return min(orders, key=lambda number: (orders[number], number), default=None)
-
-
-def best_of_study(study: optuna.Study) -> BestTrial | None:
-    """The best trial of a study by its objective, as it is stored now."""
-    stored = study_record(study.user_attrs)
-    complete = {trial.number: trial for trial in tally(study.get_trials(deepcopy=False)).complete}
-    records = {n: stored.final_comparison.of(n, record_of(t)) for n, t in complete.items()}
-    best = best_number(stored, records, {n: trial.values for n, trial in complete.items()})
-    return None if best is None else BestTrial(best, records[best])
 
 
 def _deaths(trial: FrozenTrial) -> int:

@@ -36,9 +36,9 @@ from autosplit.graph import FusedGraph
 from autosplit.hardware.devices.device import available
 from autosplit.hardware.profiling.graph_file import from_document, read_graph_file, to_document
 from autosplit.planner import CostModel
+from autosplit.report.documents.record import read
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.record import record_of
-from autosplit.study.results import best_of_study
 from autosplit.study.storage import silence_optuna_logs
 from autosplit.zoo import catalog
 from studies.benchmarks.finished_study import finished
@@ -165,7 +165,7 @@ def searched(config: StudyConfig, bench: SimulatedBench) -> Found:
     """Run one study until it ends by itself."""
     silence_optuna_logs()
     with finished(config, bench) as opened:
-        best, trials = best_of_study(opened.study), opened.study.get_trials()
+        best, trials = read(opened.study).best(), opened.study.get_trials()
         optimum, losses = bench.optimum().period, dict[int, float]()
         for trial in (trial for trial in trials if trial.values):
             candidate = opened.space.candidate(record_of(trial).key)

@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 from optuna.trial import TrialState, create_trial
 
+from autosplit.report.documents.record import read
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop import benches
 from autosplit.study.loop.open import open_study, silent
 from autosplit.study.loop.run import run_study
 from autosplit.study.record import RECORD, RESULT, record_of
-from autosplit.study.results import best_of_study
 from autosplit.study.space import Space
 from autosplit.study.storage import storage_url
 from studies.simulation.bench import Hardware, SimulatedBench, chain_of, costs_of, on_devices
@@ -121,5 +121,5 @@ def verdict(opened):
 
 def loss(opened):
     """How far the true period of the best trial is above the true optimum, relative."""
-    candidate = opened.space.candidate(best_of_study(opened.study).record.key)
+    candidate = opened.space.candidate(read(opened.study).best().record.key)
     return opened.bench.truth(candidate).period / opened.bench.optimum().period - 1

@@ -6,9 +6,9 @@ import sys
 import time
 
 from autosplit.errors import AutosplitError
+from autosplit.report.documents.record import read
 from autosplit.report.documents.study_reader import find_study
 from autosplit.study.record import RESULT, record_of
-from autosplit.study.results import best_of_study
 
 STUDY = 'name = "k"\nmodel = "net.onnx"\nstages = 3\n[search]\ntrials = {}\n{}\n'
 
@@ -66,6 +66,6 @@ class Runs:
         """State, candidate and value of each trial; the best candidate; and the verdict."""
         with find_study("k", self.storage).open() as study:
             trials = [(t.state.name, record_of(t).key, t.value) for t in study.trials]
-            best = best_of_study(study)
+            best = read(study).best()
             result = study.user_attrs.get(RESULT, {})
             return trials, best and best.record.key, result.get("verdict")

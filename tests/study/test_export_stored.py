@@ -13,7 +13,6 @@ from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.export import export_stored_split
 from autosplit.study.loop import benches
 from autosplit.study.record import record_of, study_record, update
-from autosplit.study.results import best_of_study
 from studies.simulation.bench import Hardware, SimulatedBench
 from tests.study.conftest import chain_bench
 
@@ -39,10 +38,12 @@ def test_the_best_split_is_exported_with_what_was_measured(bench, ran, written, 
     opened = ran(bench, trials=3)
     assert export_stored_split(opened.study, tmp_path / "out") == tmp_path / "out" / "split.json"
     ((deployment, folder, known, *_),) = written
-    best = best_of_study(opened.study)
+    best = read(opened.study).best()
     assert folder == tmp_path / "out"
     assert deployment.split == best.record.stages
-    assert known.measured == best.record.measurement()
+    assert (
+        known.measured == opened.record.final_comparison.of(best.number, best.record).measurement()
+    )
     assert known.predicted == best.record.predicted_ms
     assert [b.name for b in known.baselines] == ["one device", "replicas"]
     assert known.baselines == opened.record.compared_baselines()

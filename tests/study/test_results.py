@@ -3,9 +3,10 @@ from types import SimpleNamespace
 import pytest
 
 from autosplit.hardware.measurement.results import Baseline, Spread
+from autosplit.report.documents.record import read
 from autosplit.study.documents import document_of
 from autosplit.study.record import COMPARISON, RECORD, study_record
-from autosplit.study.results import best_of_study, tally
+from autosplit.study.results import tally
 from tests.study.conftest import frozen
 
 
@@ -23,9 +24,9 @@ TRIALS = [trial(0, 5.0), trial(1, 3.0), trial(2, 1.0, state="FAIL"), trial(3, 4.
 
 
 def best(trials, **attributes):
-    study = SimpleNamespace(user_attrs=attributes, get_trials=lambda deepcopy: trials)
-    chosen = best_of_study(study)
-    period = chosen and chosen.record.measurement().period_ms
+    calls = {"user_attrs": attributes, "get_trials": lambda deepcopy: trials}
+    chosen = read(SimpleNamespace(study_name="s", **calls)).best()
+    period = chosen and chosen.figures.period_ms
     return (chosen.number, period.median) if chosen and period else None
 
 

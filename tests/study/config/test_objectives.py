@@ -9,7 +9,6 @@ from autosplit.report.documents.record import read
 from autosplit.report.documents.study import written
 from autosplit.study.export import export_stored_split
 from autosplit.study.record import record_of
-from autosplit.study.results import best_of_study
 from studies.simulation.bench import graph_of
 from tests.planner.graphs import chain, on_unlike_devices
 from tests.report.studies import store
@@ -46,7 +45,7 @@ def unlike(*speeds, **simulation):
 def test_the_least_latency_leaves_most_devices_unused(ran):
     bench = weighted(auto=True, noise=0.001)
     opened = ran(bench, asked=asked(bench, "latency", stages="auto"), trials=5)
-    best = best_of_study(opened.study)
+    best = read(opened.study).best()
     assert len(best.record.stages) == 1
     value = opened.study.trials[best.number].value
     assert value == opened.study.best_value == best.record.latency_ms.median

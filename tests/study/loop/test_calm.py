@@ -9,9 +9,9 @@ import pytest
 from autosplit.errors import MismatchError, StageError
 from autosplit.hardware.measurement import disturbance
 from autosplit.hardware.measurement.disturbance import Calm
+from autosplit.report.documents.record import read
 from autosplit.study.loop.run import run_study
 from autosplit.study.record import record_of
-from autosplit.study.results import best_of_study
 from tests.study.conftest import chain_bench, verdict
 
 NOISE = ("other processes took 40% of the processor",)
@@ -88,4 +88,4 @@ def test_a_study_whose_best_is_disturbed_has_no_reliable_answer_until_it_is_meas
     run_study(opened)
     assert calls["compared"] == 1
     assert "No reliable answer" not in verdict(opened)["text"]
-    assert not best_of_study(opened.study).record.disturbed
+    assert not read(opened.study).best().figures.disturbed

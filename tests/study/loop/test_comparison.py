@@ -18,7 +18,6 @@ from autosplit.study.acquisition import Goal
 from autosplit.study.loop.comparison import FINALISTS, finalists
 from autosplit.study.loop.run import run_study
 from autosplit.study.record import COMPARISON
-from autosplit.study.results import best_of_study
 from autosplit.study.surrogate.correction import Measured, correct
 from tests.planner.graphs import chain
 from tests.study.conftest import chain_bench, verdict
@@ -126,7 +125,7 @@ def test_what_fails_in_the_final_comparison_is_left_out_with_its_reason(new_stud
     assert {failed, "replicas", "one device"} <= final.errors.keys()
     assert verdict(opened)["choice"] == "split"
     assert read(opened.study).trials[int(failed)].error == "crash SIGSEGV in stage 0"
-    assert best_of_study(opened.study).number in others
+    assert read(opened.study).best().number in others
     count = len(calls)
     run_study(opened)
     assert len(calls) == count

@@ -9,11 +9,11 @@ from autosplit.deployment import Stage
 from autosplit.errors import ConfigError, Infeasible, MachineError, StageError
 from autosplit.hardware.measurement.results import Baseline, Spread
 from autosplit.report.documents import record
+from autosplit.report.documents.record import read
 from autosplit.report.documents.study import written
 from autosplit.study.loop.open import device_lock
 from autosplit.study.loop.run import run_study
 from autosplit.study.record import COMPARISON, RECORD, record_of
-from autosplit.study.results import best_of_study
 from autosplit.study.workers import this_worker
 from autosplit.units import milliseconds
 from tests.study.conftest import branchy_bench, chain_bench, keys, states, stopped, verdict
@@ -27,8 +27,8 @@ def breaking(bench, error, number):
 
 
 def best(opened):
-    result = best_of_study(opened.study)
-    return result.record.key, result.record.period_ms
+    result = read(opened.study).best()
+    return result.record.key, result.figures.period_ms
 
 
 def test_a_study_ends_at_its_limit_with_a_verdict_and_holds_what_the_reports_read(ran):
