@@ -101,31 +101,21 @@ def test_the_days_are_the_first_and_the_last():
     assert texts == ["", "", "2030-01-05", *["2030-01-05 to 2030-01-07"] * 2]
 
 
-def test_each_stage_has_the_profile_of_its_device():
-    times = [(1.0, 2.0, 3.0), (4.0, 5.0, 6.0)]
-    profile = [{"op_ms": t, "runtime": "tvm"} for t in times]
-    stored = study_of([], devices=["cores:0,1", "cores:0"], profile=profile)
-    study = read(stored)
-    devices = (("cores:0",), ("cores:0,1", "cores:2,3"))
-    one = trial(0, stages=((0, 1), (2,)), devices=devices, runtimes=("tvm", "tvm"))
-    assert study.profile_of(one) == (4.0, 5.0, 3.0)
-    # As many cores as a profiled device has.
-    one = trial(0, stages=((0, 1, 2),), devices=(("cores:7",),), runtimes=("tvm",))
-    assert study.profile_of(one) == times[1]
-    assert study.profile_of(trial(0, stages=((0,), (1,)))) == ()
-
-
 def test_an_op_has_the_time_of_the_runtime_and_the_device_of_its_stage():
     rows = [("tvm", (1.0, 2.0)), ("tvm", (3.0, 4.0)), ("openvino", (5.0, 6.0))]
     profile = [{"runtime": name, "op_ms": times} for name, times in rows]
-    stored = study_of([], devices=["cores:0", "cores:1"], profile=profile)
-    study = read(stored)
-    ways = {"devices": (("cores:0",), ("cores:1",)), "runtimes": ("openvino", "tvm")}
-    one = trial(0, stages=((0,), (1,)), **ways)
-    assert study.profile_of(one) == (5.0, 4.0)
-    assert study.stage_names(one) == ["cores:0, openvino", "cores:1, tvm"]
-    gone = trial(0, stages=((0,), (1,)), **ways | {"runtimes": ("gone", "tvm")})
-    assert study.profile_of(gone) == ()
+    study = read(study_of([], devices=["cores:0,1", "cores:0"], profile=profile))
+
+    def split(*runtimes, devices=(("cores:0,1",), ("cores:0",))):
+        return trial(0, stages=((0,), (1,)), devices=devices, runtimes=runtimes)
+
+    assert study.profile_of(split("openvino", "tvm")) == (5.0, 4.0)
+    assert study.stage_names(split("openvino", "tvm")) == ["cores:0,1, openvino", "cores:0, tvm"]
+    # As many cores as a profiled device has.
+    alike = split("tvm", "tvm", devices=(("cores:7",), ("cores:4,5", "cores:2,3")))
+    assert study.profile_of(alike) == (3.0, 2.0)
+    for unknown in (split("gone", "tvm"), split("tvm", "tvm", devices=())):
+        assert study.profile_of(unknown) == ()
 
 
 def test_legal_cuts_are_read_in_their_order_and_others_left_out():

@@ -170,24 +170,21 @@ def test_baselines_measured_beside_the_best_decide_the_verdict(ran):
     assert baselines[0]["period_ms"]["median"] == 1e3
 
 
-def test_another_question_under_the_same_name_is_refused(new_study, ran):
-    ran(chain_bench(ops=20), trials=1)
-    other = r"study 's' in .*measures something else: model was '.*', is '.*'; --force"
-    with pytest.raises(ConfigError, match=other):
-        new_study(chain_bench(ops=21), trials=1)
-    with pytest.raises(ConfigError, match=r"runtime was .*, is 'openvino'"):
-        new_study(chain_bench(ops=20), asked={"runtime": "openvino"})
-    with pytest.raises(ConfigError, match=r"tolerance was not set, is '0.1'"):
-        new_study(chain_bench(ops=20), asked={"tolerance": 0.1})
+LIMITS = [{"objective": "latency", "limits": {"latency_ms": limit}} for limit in (1.0, 2.0)]
 
 
-@pytest.mark.parametrize("key", ["memory", "latency limit"])
-def test_trials_under_other_limits_are_not_continued(new_study, key):
-    limits = [{"objective": "latency", "limits": {"latency_ms": ms}} for ms in (1.0, 2.0)]
-    before, after = [{"memory": 1e6}, {"memory": 1e6 + 1}] if key == "memory" else limits
+@pytest.mark.parametrize(
+    ("before", "after", "difference"),
+    [({}, {"runtime": "openvino"}, "runtime was .*, is 'openvino'; --force"),
+     ({}, {"tolerance": 0.1}, "tolerance was not set, is '0.1'"),
+     ({"memory": 1e6}, {"memory": 1e6 + 1}, "memory was '1.*, is '1"),
+     (*LIMITS, "latency limit was '1.0 ms', is '2.0 ms'")],
+)  # fmt: skip
+def test_another_question_under_the_same_name_is_refused(new_study, before, after, difference):
     new_study(chain_bench(ops=20), asked=before)
-    with pytest.raises(ConfigError, match=f"{key} was '1.*', is '"):
-        new_study(chain_bench(ops=20), asked=after)
+    for ops, asked, text in ((20, after, difference), (21, before, "model was '.*', is '")):
+        with pytest.raises(ConfigError, match=f"study 's' in .*measures something else: {text}"):
+            new_study(chain_bench(ops=ops), asked=asked)
 
 
 def test_force_starts_anew_and_loses_nothing(new_study, ran):
