@@ -25,7 +25,6 @@ from autosplit.study import storage as storages
 from autosplit.study.config.study_file import load
 from autosplit.study.record import FORMAT, RECORD
 
-_SQLITE_HEADER = b"SQLite format 3\x00"
 _DATABASE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
 # SQLite's answer when Optuna looks for its first rows, finds none and tries to insert them
 _UNINITIALISED = "attempt to write a readonly database"
@@ -90,20 +89,20 @@ class StudyReader:
                 raise MachineError(
                     f"storage '{self.location}' cannot be read: {line}; repair it and try again"
                 ) from error
-            problem = f"is damaged or not a study: {line}; give another"
+            remedy = "give a study file (.toml) or the database of a study"
+            problem = f"is damaged or not a study: {line}; {remedy}"
             if self.file is not None and _UNINITIALISED in line:
                 problem = "was created but never initialised; run the study again"
             raise ConfigError(f"storage '{self.location}' {problem}") from error
 
     def _check(self) -> None:
-        """Raises ConfigError for an invalid URL, and for a file that is not an SQLite database."""
+        """Raises ConfigError for an invalid URL, and for a file that cannot be read."""
         with storages.storage_errors(self.url):
             file = self.file
         if file is None:
             return
         try:
-            with open_regular(file) as stream:
-                head = stream.read(len(_SQLITE_HEADER))
+            open_regular(file).close()
         except FileNotFoundError:
             raise ConfigError(
                 f"study database '{file}' does not exist; `autosplit run STUDY.toml` creates one"
@@ -112,11 +111,6 @@ class StudyReader:
             raise ConfigError(
                 f"study database '{file}' cannot be read: {error.strerror}; give a readable file"
             ) from None
-        if head != _SQLITE_HEADER:
-            problem = "is not an SQLite database" if head else "is empty"
-            raise ConfigError(
-                f"'{file}' {problem}; give a study file (.toml) or the database of a study"
-            )
 
     def _options(self) -> dict[str, Any]:
         """The arguments of RDBStorage."""

@@ -69,7 +69,7 @@ class Canvas:
         """
         # Not every program that shows SVG knows how to centre text vertically.
         place = _attributes(x=x, y=y + 0.35 * px, font_size=px)
-        self._parts.append(f"<text{_class(kind)}{place}>{_escaped(text)}</text>")
+        self._parts.append(f"<text{_class(kind)}{place}>{escaped(text)}</text>")
 
     def path(self, way: str, kind: str = "", **style: object) -> None:
         """Draw a path, given as SVG path data."""
@@ -96,7 +96,7 @@ class Canvas:
         ``ops``: the ops that the group stands for, a bitset in hexadecimal.
         """
         marks = _attributes(data_ops=ops)
-        self._parts.append(f'<g class="node"{marks}><title>{_escaped(title)}</title>')
+        self._parts.append(f'<g class="node"{marks}><title>{escaped(title)}</title>')
         yield
         self._parts.append("</g>")
 
@@ -114,7 +114,7 @@ class Canvas:
             size = {"width": "100%", "height": _number(self.height)}
         head = " ".join(f'{key}="{value}"' for key, value in size.items())
         # A group and not an image, so that screen readers find the texts in it.
-        about = f'role="group" aria-label="{_escaped(self.about)}"'
+        about = f'role="group" aria-label="{escaped(self.about)}"'
         return f'<svg class="picture" {head} {about}>{"".join(self._parts)}</svg>'
 
     def render(self) -> bytes:
@@ -130,7 +130,8 @@ def _number(value: object) -> str:
     return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else str(value)
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """A text of one or several lines for SVG and HTML."""
     # XML has no character for most controls and none for a lone surrogate.
     return escape("".join(c if c.isprintable() or c == "\n" else "?" for c in text))
 
@@ -142,4 +143,4 @@ def _class(kind: str) -> str:
 def _attributes(**values: object) -> str:
     """Attributes in SVG's spelling; those without a value are left out."""
     pairs = ((key.replace("_", "-"), _number(value)) for key, value in values.items())
-    return "".join(f' {key}="{_escaped(value)}"' for key, value in pairs if value)
+    return "".join(f' {key}="{escaped(value)}"' for key, value in pairs if value)

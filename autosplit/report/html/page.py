@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from autosplit.files import atomic_write
 from autosplit.report.documents import study as documents
 from autosplit.report.documents.record import Study, Trial
-from autosplit.report.drawing.canvas import STYLE, Canvas, label
+from autosplit.report.drawing.canvas import STYLE, Canvas, escaped, label
 from autosplit.report.drawing.charts import study_charts
 from autosplit.report.drawing.graph import SplitGraph
 from autosplit.report.drawing.timeline import timeline
@@ -111,9 +111,7 @@ def _template() -> jinja2.Template:
     )
     environment.filters["own"] = markupsafe.Markup  # for HTML that this package has written
     environment.filters["breakable"] = breakable
-    environment.filters["code"] = lambda text: markupsafe.escape(
-        "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
-    )
+    environment.filters["code"] = lambda text: markupsafe.Markup(escaped(text))
     return environment.get_template("page.html")
 
 

@@ -39,8 +39,8 @@ def cut_off(file):
 
 @pytest.mark.parametrize(
     ("make", "says"),
-    [(lambda f: None, "does not exist"), (lambda f: f.touch(), "is empty"),
-     (lambda f: f.write_text("name = 1"), "is not an SQLite database"),
+    [(lambda f: None, "does not exist"), (lambda f: f.touch(), "no such table"),
+     (lambda f: f.write_text("name = 1"), "file is not a database; give"),
      (Path.mkdir, "cannot be read"), (os.mkfifo, "cannot be read: not a regular file"),
      (plain_table, "no such table|holds no study"),
      (lambda f: optuna.create_study(storage=f"sqlite:///{f}"), "no study made by autosplit"),

@@ -1,4 +1,5 @@
 import functools
+import html
 import math
 import re
 import tomllib
@@ -101,7 +102,7 @@ def test_the_study_file_reads_back_without_folders_and_without_storage(study):
     assert "secret" not in text
     assert "/home/me" not in text
     assert "/tmp" not in text
-    file = text.split("<pre>")[1].split("</pre>")[0].replace("&#34;", '"')
+    file = html.unescape(text.split("<pre>")[1].split("</pre>")[0])
     recorded = {"name": "fire", "model": "net.onnx", "stages": 2, "search": {"trials": 3}}
     assert tomllib.loads(file) == recorded | {"tuning": "tuned", "objective": "throughput"}
 
