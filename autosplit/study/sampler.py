@@ -23,7 +23,7 @@ from optuna.trial import FrozenTrial, Trial
 from autosplit.study.acquisition import Acquisition, Goal, acquisition
 from autosplit.study.history import HistoryReader
 from autosplit.study.record import record_of, update
-from autosplit.study.space import Candidate, Space
+from autosplit.study.space import Candidate
 
 PLANNER = "planner"
 OTHERS: Mapping[str, Callable[[int], BaseSampler]] = {
@@ -35,12 +35,6 @@ OTHERS: Mapping[str, Callable[[int], BaseSampler]] = {
 }
 _ATTEMPTS = 20  # choices of a candidate for a trial while other workers choose the same one
 FIRST_WAIT = 0.05  # most seconds between the first two attempts; doubled for each further one
-
-
-def distributions(space: Space) -> dict[str, IntDistribution]:
-    """The parameters of a space for Optuna."""
-    ranges = space.moves.ranges
-    return {name: IntDistribution(values[0], values[-1]) for name, values in ranges.items()}
 
 
 class PlannerSampler(BaseSampler):
@@ -58,7 +52,8 @@ class PlannerSampler(BaseSampler):
         self, study: optuna.Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
         """All parameters."""
-        return dict(distributions(self.space))
+        ranges = self.space.moves.ranges
+        return {name: IntDistribution(values[0], values[-1]) for name, values in ranges.items()}
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
@@ -109,10 +104,10 @@ class Assignment:
 
     def _suggested(self, trial: Trial) -> Candidate:
         """The candidate of the parameters that Optuna suggests and stores for the trial."""
-        ranges = distributions(self.space)
+        ranges = self.space.moves.ranges
 
         def suggest(name: str) -> int:
-            return trial.suggest_int(name, ranges[name].low, ranges[name].high)
+            return trial.suggest_int(name, ranges[name][0], ranges[name][-1])
 
         stages = suggest("stages") if "stages" in ranges else self.space.question.stages or 1
         names = self.space.moves.names(stages)

@@ -123,10 +123,7 @@ def open_study(
             names = chain([chosen], (f"{chosen}-{number}" for number in count(2)))
             chosen = next(each for each in names if each not in known)
             notify(f"started study '{chosen}'; continue it with --name {chosen}")
-        unused = optuna.samplers.RandomSampler()
-        study = optuna.create_study(
-            storage=storage, study_name=chosen, sampler=unused, load_if_exists=True
-        )
+        study = optuna.create_study(storage=storage, study_name=chosen, load_if_exists=True)
         _refuse_other_study(study, url, identity)
         space = _prepare(study, config, bench, notify)
     return OpenStudy(study, url, config, bench, space, notify)
