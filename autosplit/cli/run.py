@@ -91,11 +91,11 @@ def run(args: argparse.Namespace) -> None:
     chosen, is_new = _options(args), False
     if args.study.suffix.lower() in MODEL_SUFFIXES:
         args.study, is_new = study_file_for(args.study, chosen)
-    config = load(args.study, chosen)
-    url = storage_url(config.name, args.storage, config.storage)
     dashboard: Thread | None = None
     with contextlib.ExitStack() as stack:
         try:
+            config = load(args.study, chosen)
+            url = storage_url(config.name, args.storage, config.storage)
             if config.export:
                 require_replaceable(Path(config.export))
             check_linker(config, output.note)

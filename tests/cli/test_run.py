@@ -49,14 +49,15 @@ def test_a_model_gets_a_study_file_and_the_same_command_resumes(capsys):
     assert "study file of another model" in failed(capsys, 2, "run", "my net.onnx")
 
 
-@pytest.mark.parametrize("step", ["check_linker", "open_bench", "description"])
+@pytest.mark.parametrize("step", ["study_file.load", "check_linker", "open_bench", "description"])
 def test_a_refused_model_leaves_no_study_file(tmp_path, monkeypatch, capsys, step):
     error, bench = ModelError("input 'x' has a dynamic shape"), Mock()
     type(bench).description = PropertyMock(side_effect=error)
     is_opened = step == "description"
     opened = Mock(return_value=bench) if is_opened else Mock(side_effect=error)
     name = "open_bench" if is_opened else step
-    monkeypatch.setattr(f"autosplit.study.loop.benches.{name}", opened)
+    place = "config" if step == "study_file.load" else "loop.benches"
+    monkeypatch.setattr(f"autosplit.study.{place}.{name}", opened)
     Path("net.onnx").touch()
     assert "dynamic shape" in failed(capsys, 2, "run", "net.onnx", "--cores", "2")
     assert [file.name for file in tmp_path.iterdir()] == ["net.onnx"]

@@ -170,15 +170,13 @@ def test_baselines_measured_beside_the_best_decide_the_verdict(ran):
     assert baselines[0]["period_ms"]["median"] == 1e3
 
 
-LIMITS = [{"objective": "latency", "limits": {"latency_ms": limit}} for limit in (1.0, 2.0)]
-
-
 @pytest.mark.parametrize(
     ("before", "after", "difference"),
     [({}, {"runtime": "openvino"}, "runtime was .*, is 'openvino'; --force"),
      ({}, {"tolerance": 0.1}, "tolerance was not set, is '0.1'"),
      ({"memory": 1e6}, {"memory": 1e6 + 1}, "memory was '1.*, is '1"),
-     (*LIMITS, "latency limit was '1.0 ms', is '2.0 ms'")],
+     (*({"objective": "latency", "limits": {"latency_ms": limit}} for limit in (1.0, 2.0)),
+      "latency limit was '1.0 ms', is '2.0 ms'")],
 )  # fmt: skip
 def test_another_question_under_the_same_name_is_refused(new_study, before, after, difference):
     new_study(chain_bench(ops=20), asked=before)
