@@ -55,7 +55,7 @@ def planned_baselines(costs: CostModel, stages: int) -> dict[str, Plan | None]:
     order = to_words([(1 << place) - 1 for place in range(problem.size + 1)], problem.size)
     equal, devices = [1.0] * stages, [0] * stages
     rules = {
-        "ops": (list(map(int.bit_count, costs.contraction.groups)), equal, devices),
+        "ops": ([float(ops.bit_count()) for ops in costs.contraction.groups], equal, devices),
         "params": (_sums(costs, costs.sizes), equal, devices),
         "FLOPs": (_sums(costs, costs.flops), equal, devices),
     }
@@ -71,7 +71,7 @@ def unlike_baselines(costs: CostModel, speeds: Sequence[float]) -> dict[str, Pla
     devices, or the largest memory comes first. The rules ignore limits: a plan may exceed them.
     OpenVINO's HETERO fills one device after another.
     """
-    counts = list(map(int.bit_count, costs.contraction.groups))
+    counts = [float(ops.bit_count()) for ops in costs.contraction.groups]
     memory = [kind.memory for kind in costs.kinds]
     sizes = _sums(costs, costs.sizes)
     filled = _filled(memory, sum(sizes))
