@@ -25,6 +25,7 @@ from autosplit.planner.cut_set import Words, chunks, to_bits, to_words
 from autosplit.planner.problem import SAME, Array, Deadline, Index, OutOfTime, Problem
 
 _TABLE_BYTES = 400_000_000  # for the loads of all pairs of cuts
+_SLOW = 1e7  # how many times the load of the others a replica beside them may have to be of use
 Mask = NDArray[np.bool_]
 
 
@@ -46,12 +47,12 @@ class StageLoads:
         self.problem, self.weights, self._deadline = problem, weights, deadline
         finite = problem.times[np.isfinite(problem.times)].sum() + problem.overheads.sum()
         transfers = problem.send.sum() + (problem.receive * problem.readers).sum()
-        # A larger load is either not possible or above the limit.
         ceiling = limit * problem.question.count
         self.top = max(min(ceiling, float(finite + transfers)), 1e-300)
-        self.times = np.minimum(problem.times, 4 * self.top)
-        self.send = np.minimum(problem.send, 4 * self.top)
-        self.receive = np.minimum(problem.receive, 4 * self.top)
+        # A larger load is not possible, above the limit, or that of a replica that hardly helps.
+        self._most = 2 * self.top * (_SLOW if problem.mixes else 1.0)
+        costs = problem.times, problem.send, problem.receive
+        self.times, self.send, self.receive = (np.minimum(c, 2 * self._most) for c in costs)
         least = self._least(self.times)
         if 0 < limit < math.inf:
             words = words[self._may_be_within(self._sums(words, least[:, None])[:, 0], limit)]
@@ -90,8 +91,7 @@ class StageLoads:
         """Compute the sums over each cut, and sort the cuts by the work before them."""
         p = self.problem
         ends = np.stack([self._least(self.send[p.kind]), self._least(self.receive[p.kind])], axis=1)
-        ones, stateful = np.ones(p.size), p.stateful.astype(np.float64)
-        over_groups = np.vstack([least_time, ones, stateful, p.sizes, self.times]).T
+        over_groups = np.vstack([least_time, np.ones(p.size), p.stateful, p.sizes, self.times]).T
         sums = self._sums(words, over_groups)
         # The empty cut is the first and the full one the last; of nested cuts the larger is later.
         order = np.lexsort((sums[:, 1], sums[:, 0], sums[:, 1] == p.size, sums[:, 1] > 0))
@@ -183,7 +183,7 @@ class StageLoads:
             loads -= self._product(a, b, send, receive)
             np.maximum(loads, 0.0, out=loads)
         loads[~self._nested(a, b)] = math.inf
-        loads[loads > 2 * self.top] = math.inf
+        loads[loads > self._most] = math.inf
         if p.together[row]:
             parts = self._parts(row)
             loads[parts[a][:, None] != parts[b]] = math.inf
