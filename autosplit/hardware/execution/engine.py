@@ -126,6 +126,7 @@ class Engine:
                 row.append(Lane(self._work, stage, replica, name))
                 if not wiring.stages[stage].states:
                     row[-1].ready = row[0].ready
+        self.unused = {lane.name for lane in chain(*self._lanes)}  # replicas that have run nothing
 
     @property
     def threads(self) -> dict[str, int]:
@@ -355,6 +356,7 @@ class Engine:
         stage, replica = lane.stage, self._replicas[lane.stage][lane.replica]
         try:
             results = replica.run(values)
+            self.unused.discard(lane.name)
             if stage not in self._examples:
                 states = {place for place, _ in self._stages[stage].state_places}
                 # Copies: the callers may change what they gave and what they got.

@@ -83,6 +83,7 @@ class Pipeline:
         )
         self.capacity = batch * self._engine.capacity
         self.events = self._engine.events
+        self.unused = self._engine.unused
         self.submitted = self._engine.submitted
         self._batches = Batches(batch, self._engine, sum(self.replicas))
         self._unread: deque[Inside] = deque()  # submitted items

@@ -1,4 +1,6 @@
+import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -172,6 +174,15 @@ def test_the_reference_is_the_program_that_the_model_comes_from(form, with_file,
         assert reference.reference_of(source, path, "llvm").name == name
 
 
+def test_a_replica_that_opens_late_is_compared_too():
+    right = Mock(run=lambda values: values)
+    wrong = Mock(open=partial(time.sleep, 0.1), run=lambda values: [values[0] + 1])
+    expected = sequences.Expected([{"y": np.zeros(2)}], items=[{"x": np.zeros(2)}])
+    wiring = wire(graph([("y", ["x"])], ["x"], ["y"]), [[0]], [("y", "y")])
+    with Pipeline(wiring, [[right, wrong]]) as tried:
+        assert not sequences.accuracy_of(tried, expected, 1e-4).equal
+
+
 # a pipeline with states: along streams, and step by step on the reference's states
 
 SUCCESSORS = {"before": "after"}
@@ -202,8 +213,7 @@ def accuracy_along(error, in_state=True):
         wrong, right = chaotic(values, error)[0], chaotic(values, 0.0)[0]
         return (wrong, right) if in_state else (right, wrong)
 
-    net = replace(NET, states=match_states(NET, PAIRS, SUCCESSORS))
-    wiring = wire(net, [[0, 1]], PAIRS)
+    wiring = wire(replace(NET, states=match_states(NET, PAIRS, SUCCESSORS)), [[0, 1]], PAIRS)
     assert [port.name for port in wiring.stages[0].outputs] == ["after", "y"]
     expected = sequences.expect(CHAOS, ITEMS, {"before": np.zeros(2)}, SUCCESSORS)
     alone = sequences.expect(CHAOS, ITEMS, START, SUCCESSORS)
