@@ -14,6 +14,7 @@ Outputs = Mapping[str, Array]
 TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2}
 DEFAULT_TOLERANCE = 1e-4
 _FILLING = 1e4  # masked places are filled with values at least this large, which would hide errors
+_ROUNDING = 0.01  # the share of the tolerance that rounding of a right value takes
 _SMALL = 100  # times its size is the scale of a small part, such as scores beside pixels
 _FEW, _ENOUGH = 0.1, 16  # small parts may be few, and few values be small, by chance
 _DIFFERENT = (np.inf, np.inf)
@@ -72,12 +73,16 @@ def _errors(output: Array, expected: Array, tolerance: float) -> tuple[float, fl
     unlike = not np.array_equal(output[~finite], expected[~finite], equal_nan=True)
     if unlike or not np.isfinite(output[finite]).all():
         return _DIFFERENT
-    finite &= (np.abs(expected) < _FILLING) | (output != expected)  # no scale from equal fillings
     errors = np.abs(np.subtract(output, expected, where=finite, out=np.zeros_like(expected)))
-    error, scale = float(errors.max(initial=0.0)), float(np.abs(expected[finite]).max(initial=0.0))
+    error, sizes = float(errors.max(initial=0.0)), np.abs(expected)
+    # Equal fillings set no scale. Those that differ by rounding, as scores do, count as the least.
+    rounded = (sizes >= _FILLING) & (errors <= _ROUNDING * tolerance * sizes)
+    finite &= ~rounded | (errors > 0)
+    errors, sizes = np.where(rounded, 0.0, errors), np.where(rounded, _FILLING, sizes)
+    scale = float(sizes[finite].max(initial=0.0))
     if not error or not scale or expected.size < _ENOUGH:
-        return error, error / (scale or 1.0)
-    sizes, axes = np.where(finite, np.abs(expected), scale), {*range(expected.ndim)}
+        return error, float(errors.max(initial=0.0)) / (scale or 1.0)
+    sizes, axes = np.where(finite, sizes, scale), {*range(expected.ndim)}
     # Each number by itself, and all numbers at one place of an axis, such as a channel.
     parts = [(), *(tuple(axes - {axis}) for axis in axes)]
     return error, max(_relative(errors, sizes, scale, part) for part in parts)

@@ -104,10 +104,10 @@ def test_the_worst_item_counts_each_output_has_a_scale_of_its_own_and_fillings_s
 
 def test_scores_beside_pixels_or_masked_places_have_a_scale_of_their_own():
     pixels, scores = np.linspace(20, 640, 32), np.linspace(1e-3, 0.05, 64)
-    for large in (pixels, scores[:32] - 1e4):
+    for large in (pixels, scores[:32] - 1e4, scores[:32] - 1e6):
         right = np.concatenate([large, scores]).reshape(1, 12, 8)
-        wrong = np.concatenate([large * 1.000001, scores[::-1]]).reshape(1, 12, 8)
-        assert accuracy_of(right * 1.000001, right).equal
+        wrong = np.concatenate([large * 1.0000005, scores[::-1]]).reshape(1, 12, 8)
+        assert accuracy_of(right * 1.0000005, right).equal
         assert not accuracy_of(wrong, right).equal
 
 
