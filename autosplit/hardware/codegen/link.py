@@ -8,7 +8,7 @@ candidates.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,9 @@ from autosplit.hardware.codegen.target import foreign_triple
 from autosplit.hardware.execution.stage_spec import Port, StageSpec
 from autosplit.lowering.external.regions import generate
 from autosplit.lowering.fuse.lowered import Lowered
-from autosplit.lowering.fuse.tensors import bytes_of, constants
 from autosplit.lowering.layout.order import as_swap, swap_name, to_last
 
 ENTRY = "main"
-# TVM hashes the constants of a program, which makes linking slow from about so many bytes on.
-LARGE = 1 << 16
 # TVM's block builders, which import models too, form one stack for all threads.
 BUILDING = threading.Lock()
 
@@ -40,18 +37,15 @@ class Linker:
     kernels: Kernels
     target: Any
 
-    def link(
-        self, functions: Mapping[str, StageSpec], merge: bool = True, weights: Sequence[Any] = ()
-    ) -> Any:
+    def link(self, functions: Mapping[str, StageSpec], merge: bool = True) -> Any:
         """Link stages, each a function by its name, into a runtime module for this process.
 
         ``merge``: neighbouring composites of an external backend may become one region; without it
-        each runs by itself. ``weights``: constants (see ``large_weights``) that a stage takes after
-        its inputs instead of containing them.
+        each runs by itself.
         """
         module = self.kernels.module
         with BUILDING:
-            return self._executable(functions, [module] if module else [], merge, weights)
+            return self._executable(functions, [module] if module else [], merge)
 
     def write(self, functions: Mapping[str, StageSpec], file: Path) -> None:
         """Write stages, each a function by its name, with weights and kernels as a shared library.
@@ -75,15 +69,11 @@ class Linker:
         )
 
     def _executable(
-        self,
-        functions: Mapping[str, StageSpec],
-        libraries: list[Any],
-        merge: bool = True,
-        weights: Sequence[Any] = (),
+        self, functions: Mapping[str, StageSpec], libraries: list[Any], merge: bool = True
     ) -> Any:
         builder = relax.BlockBuilder()
         for name, spec in functions.items():
-            self._add_function(builder, name, spec, weights)
+            self._add_function(builder, name, spec)
         module = builder.get()
         ops = self._ops(functions.values())
         external = {op.kernel: op.name for op in ops if op.kernel in self.lowered.composites}
@@ -103,16 +93,13 @@ class Linker:
         graph = self.lowered.graph
         return [graph.ops[graph.index[op.name]] for stage in stages for op in stage.ops]
 
-    def _add_function(
-        self, builder: Any, name: str, spec: StageSpec, weights: Sequence[Any]
-    ) -> None:
-        """Add a function of the stage's inputs, then ``weights``, that returns its outputs."""
+    def _add_function(self, builder: Any, name: str, spec: StageSpec) -> None:
+        """Add a function of the stage's inputs that returns its outputs."""
         graph = self.lowered.graph
         params: dict[Any, Any] = {
             p.name: relax.Var(f"in{i}", relax.TensorType(p.shape, p.dtype))
             for i, p in enumerate(spec.inputs)
         }
-        params |= {w: relax.Var(f"weight{i}", w.ty) for i, w in enumerate(weights)}
         values = dict(params)
         with builder.function(name, list(params.values())):
             with builder.dataflow():
@@ -149,8 +136,7 @@ class Linker:
         if not isinstance(value, relax.Call):
             # A constant is copied, since the caller may overwrite its results.
             place = map(relax.prim_value, (tvm.cpu().dlpack_device_type(), 0))
-            copy, weight = "vm.builtin.to_device", values.get(value, value)
-            return relax.call_pure_packed(copy, weight, *place, ty_args=value.ty)
+            return relax.call_pure_packed("vm.builtin.to_device", value, *place, ty_args=value.ty)
 
         def of_stage(part: Any) -> Any:
             return _value(call.reads.get(part, part), values)
@@ -162,18 +148,6 @@ class Linker:
         result = value.ty_args[0]
         fields = list(result.fields) if isinstance(result, relax.TupleType) else result
         return relax.call_dps_packed(kernels.symbols[op.kernel], arguments[1], fields)
-
-
-def large_weights(lowered: Lowered, spec: StageSpec) -> tuple[Any, ...]:
-    """The large constants that kernels of a stage read, each once.
-
-    Those of an external backend stay in its code.
-    """
-    unique: dict[Any, None] = {}
-    for i in (lowered.graph.index[op.name] for op in spec.ops):
-        if lowered.graph.ops[i].kernel not in lowered.composites:
-            unique.update(dict.fromkeys(constants(lowered.calls[i])))
-    return tuple(constant for constant in unique if bytes_of([constant]) >= LARGE)
 
 
 def _packed(target: Any) -> Callable[[Any, bool, str, str], str]:

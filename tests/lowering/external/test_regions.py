@@ -1,6 +1,7 @@
 """Composites are ops; cuts lie between them, a stage merges them, a numpy backend runs them."""
 
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ import autosplit
 from autosplit import api
 from autosplit.errors import ConfigError, MachineError, SplitError
 from autosplit.extras import relax, tvm, tvm_ffi
+from autosplit.hardware.codegen.link import Linker
+from autosplit.hardware.devices.device import Cores
 from autosplit.lowering.external.backend import Backend
 from tests import external_backend, nets
 
@@ -68,6 +71,15 @@ def test_patterns_come_from_tvms_registry_by_prefix(save, reference):
     model = autosplit.load_model(save(row()), backends=[Backend(NAME)])
     assert len(external(model)) == 3
     nets.judge(model, model.split([["r0"]]))
+
+
+@pytest.mark.parametrize(("backends", "programs"), [([], 1), ([Backend(NAME)], 2)])
+def test_replicas_share_a_program_unless_it_has_regions(save, reference, backends, programs):
+    relax.backend.pattern_registry.register_patterns(external_backend.patterns())
+    model = autosplit.load_model(save(row()), backends=backends, runtime="tvm")
+    with patch.object(Linker, "link", autospec=True, side_effect=Linker.link) as link:
+        model.runtime.stages(model.stage_source.whole_stage, [Cores((0,)), Cores((0,))])
+    assert link.call_count == programs
 
 
 @pytest.mark.parametrize(("merge", "layers"), [(True, [1, 2]), (False, [1, 1, 1])])

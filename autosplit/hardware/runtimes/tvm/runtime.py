@@ -9,12 +9,13 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from autosplit.errors import ConfigError, ModelError
 from autosplit.extras import relax, tvm
 from autosplit.files import atomic_write
 from autosplit.graph import Op
-from autosplit.hardware.codegen.link import ENTRY, Linker, large_weights
+from autosplit.hardware.codegen.link import ENTRY, Linker
 from autosplit.hardware.codegen.target import toolchain
 from autosplit.hardware.devices import processor, rpc
 from autosplit.hardware.devices.device import Cores, Device, LocalDevice, Rpc, on_its_machine
@@ -68,17 +69,20 @@ class TvmRuntime(Runtime):
 
     def stages(self, spec: StageSpec, devices: Sequence[Device]) -> list[Stage]:
         """See Runtime. Raises ModelError for an op that a device cannot compute."""
-        return closed_on_error(self._linked(spec, device) for device in devices)
+        programs: dict[object, Any] = {}
 
-    def _linked(self, spec: StageSpec, device: Device) -> Stage:
-        self._require_supported(spec, device)
-        linker, device = self._linker(device), on_its_machine(device)
-        if not isinstance(device, Rpc):
-            is_here = isinstance(device, Cores)
-            weights = large_weights(self.source.lowered, spec) if is_here else ()
-            module = linker.link({ENTRY: spec}, weights=weights)
-            return VmStage(module, device, [w.value for w in weights])
-        return RpcStage(rpc.connect(device), partial(linker.write, {ENTRY: spec}), spec)
+        def linked(device: Device) -> Stage:
+            self._require_supported(spec, device)
+            linker, place = self._linker(device), on_its_machine(device)
+            if isinstance(place, Rpc):
+                return RpcStage(rpc.connect(place), partial(linker.write, {ENTRY: spec}), spec)
+            # Replicas with the same kernels share a program, unless it has code of a backend.
+            key = object() if self.source.lowered.composites else id(linker.kernels)
+            if key not in programs:
+                programs[key] = linker.link({ENTRY: spec})
+            return VmStage(programs[key], place)
+
+        return closed_on_error(map(linked, devices))
 
     def _linker(self, device: Device) -> Linker:
         kernels = self.source.kernels

@@ -18,14 +18,12 @@ from autosplit.hardware.runtimes.interface import Stage
 class VmStage(Stage):
     """Implements Stage on a set of local cores or a local GPU.
 
-    ``module`` was linked here or loaded from a stage file. ``weights`` are tensors that it takes
-    after its inputs.
+    ``module`` was linked here or loaded from a stage file.
     """
 
-    def __init__(self, module: Any, device: LocalDevice, weights: Sequence[Any] = ()) -> None:
+    def __init__(self, module: Any, device: LocalDevice) -> None:
         self._device = device
         self._tvm_device = device.tvm_device()
-        self._weights = tuple(weights)
         self._main = relax.VirtualMachine(module, self._tvm_device)["main"]
 
     def open(self) -> None:
@@ -36,7 +34,7 @@ class VmStage(Stage):
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """See Stage. Values in the same memory are not copied where TVM can use them."""
         tensors = [tensor_of(value, self._tvm_device) for value in values]
-        results = tuple(self._main(*tensors, *self._weights))
+        results = tuple(self._main(*tensors))
         self._tvm_device.sync()  # a call only starts the kernels of a GPU
         return results
 
