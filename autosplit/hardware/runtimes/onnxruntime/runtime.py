@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.errors import ModelError
 from autosplit.extras import onnx
 from autosplit.hardware.devices.core_kinds import memory_node
 from autosplit.hardware.devices.device import Cores, Device
@@ -43,8 +42,6 @@ class SessionStage(SubmodelStage):
         states = {state.input: state.output for state in spec.states}
         pairs = in_place(session.get_modelmeta().custom_metadata_map) if states else {}
         self._in_place = dict(pairs.items() & states.items())
-        _require_names("inputs", self._inputs, self._session.get_inputs())
-        _require_names("outputs", self._outputs, self._session.get_outputs())
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """See Stage. OrtValues and IO bindings were measured to be no faster than plain arrays."""
@@ -127,15 +124,6 @@ def session_stages(
             shared[memory] = session_on(file, cores, options)
         stages.append(SessionStage(shared[memory], spec, cores))
     return stages
-
-
-def _require_names(kind: str, ports: Sequence[str], tensors: Sequence[Any]) -> None:
-    names = [tensor.name for tensor in tensors]
-    if sorted(ports) != sorted(names):
-        raise ModelError(
-            f"the stage's {kind} are {', '.join(ports)}, those of its ONNX model are "
-            f"{', '.join(names)}; export it again"
-        )
 
 
 def executed_nodes(original: OnnxModel, optimised: Any) -> ExecutedNodes:
