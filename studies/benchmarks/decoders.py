@@ -4,11 +4,11 @@
 
 A Llama with random weights is exported by transformers. In each runtime it generates in ``loop``,
 whole on one core and as two stages on two, all ways in turns. Times are those of a token. ``over
-the stages`` is the time of one stream in two stages over the time that the stages compute. Rivals
-are onnxruntime's own loop with two threads, which binds the caches as inputs and outputs, and, if
-it is installed, onnxruntime-genai, with one text and with four as a batch. Bars: one stream takes
-at most 1.1 times as long as its stages compute, four streams on two cores have at least 1.6 times
-the throughput of one core. Needs torch and transformers. Leave the machine alone while it runs.
+the stages`` is the time of one stream in two stages over the time that the stages compute. The
+rival, if it is installed, is onnxruntime-genai, onnxruntime's own loop, which binds the caches as
+inputs and outputs, with one text and with four as a batch. Bars: one stream takes at most 1.1 times
+as long as its stages compute, four streams on two cores have at least 1.6 times the throughput of
+one core. Needs torch and transformers. Leave the machine alone while it runs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ STREAMS = 4
 GENAI = "onnxruntime_genai"
 WAYS = (
     *("one core", "two stages", f"{STREAMS} on one core", f"{STREAMS} on two stages"),
-    *("own loop", "genai", f"{STREAMS} in genai"),
+    *("genai", f"{STREAMS} in genai"),
 )
 Loop = Callable[[Budget], Spread]
 
@@ -98,56 +98,18 @@ def repeated(seconds: Callable[[], float], texts: int = 1) -> Loop:
 
 
 def measured(file: Path, runtime: str, seconds: float, loops: Sequence[Loop]) -> list[Spread]:
-    """One stream over its stages, and the times of all ways, onnxruntime's own loop and others."""
+    """One stream over its stages, and the times of all ways, those of other ``loops`` last."""
     model = autosplit.load_model(file, states="auto", runtime=runtime)
-    states, over = {state.input: state.output for state in model.graph.states}, list[float]()
+    over = list[float]()
     with (
         model.split([]).pipeline(["cores:0"], trace=True) as whole,
         autosplit.plan(model, stages=2).pipeline(trace=True) as split,
     ):
         ours = [generating(whole, 1, []), generating(split, 1, over)]
         ours += [generating(pipeline, STREAMS, []) for pipeline in (whole, split)]
-        own = own_loop(file, item_of(whole.wiring.inputs, [1], 0), states)
-        rounds = list(measure_rounds([*ours, own, *loops], Budget(seconds=seconds), ROUNDS))
+        rounds = list(measure_rounds([*ours, *loops], Budget(seconds=seconds), ROUNDS))
     times = [spread([turn.median for turn in turns]) for turns in zip(*rounds, strict=True)]
     return [spread(over), *times]
-
-
-def own_loop(file: Path, item: Mapping[str, Any], states: Mapping[str, str]) -> Loop:
-    """onnxruntime's loop with two threads, which alternates between two sets of caches."""
-    import onnxruntime as ort
-
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = 2
-    session = ort.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
-    types = {"tensor(float)": np.float32, "tensor(int64)": np.int64}
-    inputs = [each for each in session.get_inputs() if each.name in states]
-    empty = {each.name: np.zeros(each.shape, types[each.type]) for each in inputs}
-    make = ort.OrtValue.ortvalue_from_numpy
-    # An OrtValue shares the memory of its array.
-    caches = [{name: make(zeros.copy()) for name, zeros in empty.items()} for _ in range(2)]
-    bindings = []
-    for before, after in (caches, caches[::-1]):
-        binding = session.io_binding()
-        for name, value in item.items():
-            binding.bind_cpu_input(name, value)
-        for name, output in states.items():
-            binding.bind_ortvalue_input(name, before[name])
-            binding.bind_ortvalue_output(output, after[name])
-        for output in session.get_outputs():
-            if output.name not in states.values():
-                binding.bind_output(output.name)
-        bindings.append(binding)
-
-    def loop() -> float:
-        for name, zeros in empty.items():
-            caches[0][name].update_inplace(zeros)
-        start = time.perf_counter()
-        for step in range(STEPS):
-            session.run_with_iobinding(bindings[step % 2])
-        return time.perf_counter() - start
-
-    return repeated(loop)
 
 
 def genai_model(llama: Any, folder: Path) -> Path:
