@@ -209,7 +209,7 @@ class Pipeline:
         """Run streams whose items follow from their outputs, as the tokens of a text do.
 
         Args:
-            first: The first items, any number. Their streams are numbered from 0 and begin anew.
+            first: The first items, any number. Their streams are new, and numbered from 0 here.
             following: Returns the next item of a stream, given the outputs of its last item and the
                 numbers of the stream and of the step, from 0; None ends the stream and its states.
             streams: How many streams run at once. Where one ends, the next one begins.
@@ -225,33 +225,35 @@ class Pipeline:
         if streams < 1:
             raise ConfigError(f"streams is {streams}; let at least 1 run at once")
         waiting = enumerate(first)
-        inside: deque[tuple[Inside, int, int]] = deque()
+        inside: deque[tuple[Inside, _LoopStream, int]] = deque()
         enter = partial(self._enter, alone=streams == 1)
+
+        def begin() -> None:
+            for number, item in islice(waiting, streams - len(inside)):
+                stream = _LoopStream(number)
+                inside.append((enter(item, stream), stream, 0))
+
         try:
-            for number, item in islice(waiting, streams):
-                self.reset(number)  # others may have used a stream of that name
-                inside.append((enter(item, number), number, 0))
+            begin()
             while inside:
                 is_done = (place for place, (ticket, *_) in enumerate(inside) if ticket.done())
                 inside.rotate(-next(is_done, 0))
                 # A stream stays in ``inside`` until its next item has entered: errors end it too.
-                ticket, number, step = inside[0]
+                ticket, stream, step = inside[0]
                 outputs = self.result(ticket)
                 # The next item enters before the caller has the outputs: stages stay busy.
-                following_item = following(outputs, number, step)
+                following_item = following(outputs, stream.number, step)
                 if following_item is not None:
-                    inside.append((enter(following_item, number), number, step + 1))
+                    inside.append((enter(following_item, stream), stream, step + 1))
                 else:
-                    self.reset(number)
-                    for new, item in islice(waiting, 1):
-                        self.reset(new)
-                        inside.append((enter(item, new), new, 0))
+                    self.reset(stream)
                 inside.popleft()
-                yield number, step, outputs
+                begin()
+                yield stream.number, step, outputs
         finally:  # also end the streams that the caller did not wait for
             with contextlib.suppress(StageError):
-                for _, number, _ in inside:
-                    self.reset(number)
+                for _, stream, _ in inside:
+                    self.reset(stream)
 
     def submit(self, item: Item, stream: Stream = 0) -> None:
         """Hand in one item; waits while ``capacity`` submitted items are unread in ``results``.
@@ -428,6 +430,16 @@ class Pipeline:
                 "export the model with a longer cache"
             )
         self._steps[stream] = steps + advance
+
+
+class _LoopStream:
+    """A stream of one call of ``loop``. It equals no other, and messages show its number."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __repr__(self) -> str:
+        return str(self.number)
 
 
 def _require_hashable(stream: Stream) -> None:

@@ -68,18 +68,24 @@ def test_no_more_streams_than_asked_for_run_at_once():
         assert len(list(pipeline.loop(first(), following, streams=2))) == 10
 
 
+def test_loops_at_once_share_no_stream_with_each_other_or_with_run():
+    with summing() as pipeline:
+        alone = list(pipeline.loop(items(1), next_item([4])))
+        pipeline.run(items(3))  # in a stream called 0
+        loops = [pipeline.loop(items(1), next_item([4])) for _ in range(2)]
+        steps = [step for pair in zip(*loops, strict=True) for step in pair]
+        assert repr(steps[::2]) == repr(steps[1::2]) == repr(alone)
+
+
 def test_a_loop_that_is_left_or_raises_ends_its_streams():
     with summing() as pipeline:
-        first = repr(list(pipeline.loop(items(1), next_item([2]))))
         next(pipeline.loop(items(2), next_item([9, 9]), streams=2))
-        assert not np.any([*pipeline.state(0).values(), *pipeline.state(1).values()])
-        pipeline.run(items(3))  # in a stream called 0
-        assert repr(list(pipeline.loop(items(1), next_item([2])))) == first
+        assert not pipeline._engine.streams._last
         errors = {ZeroDivisionError: lambda *_: 1 / 0, ConfigError: lambda *_: {}}
         for error, following in errors.items():
             with pytest.raises(error):
                 list(pipeline.loop(items(1), following))
-            assert not np.any([*pipeline.state(0).values()])
+            assert not pipeline._engine.streams._last
 
 
 @pytest.mark.parametrize("kind", KINDS)
