@@ -156,22 +156,26 @@ class Engine:
                 self.stop(("the stages did not start", error))
                 raise
 
-    def enter(self, values: Sequence[Any], stream: Stream, alone: bool = False) -> Ticket:
-        """Hand in one item of a stream; waits for room inside.
+    def enter(
+        self, values: Sequence[Any], stream: Stream, alone: bool = False, advance: int = 1
+    ) -> Ticket:
+        """Hand in one item of a stream, which advances it by some steps; waits for room inside.
 
-        ``alone``: its caller has no other item. Raises Closed once the engine is stopped.
+        ``alone``: its caller has no other item. Raises Closed once the engine is stopped, and
+        ConfigError where the states of the stream have no room for the item.
         """
         self.start()
         # Copies of inputs that are outputs too: the caller may change their arrays meanwhile.
         outputs = {name: np.array(values[place]) for name, place in self._edges.outputs[CALLER]}
         with self._lock:
             self.wait_for(lambda: len(self.inside) < self.limit)
+            self.streams.require_room(stream, advance)
             try:
                 inputs: list[list[Any]] = [[None] * len(ports.inputs) for ports in self._stages]
                 ticket = Ticket(self._entered, inputs, list(self._edges.senders), outputs)
                 ticket.is_alone = alone
                 self.inside.add(ticket)
-                self.streams.begin_item(ticket, stream)
+                self.streams.begin_item(ticket, stream, advance)
                 self._entered += 1
                 if self._trace:
                     self.submitted.append(time.perf_counter())

@@ -90,7 +90,6 @@ class Pipeline:
         self._submitting = threading.Lock()  # they enter in the order of ``_unread``
         self._reading = threading.Lock()
         self._variants = (Variant(self.wiring.inputs), *wiring.variants.values())
-        self._steps: dict[Stream, float] = {}  # how many each stream has had, if there is a limit
         # Any thread may run this, whatever lock it holds. At exit ``stop_all`` of the engine waits.
         weakref.finalize(self, self._engine.stop).atexit = False
 
@@ -321,9 +320,6 @@ class Pipeline:
             kind = type(state).__name__
             raise ConfigError(f"state is a {kind}; give the array of each state by its name")
         self._engine.reset(stream, state)
-        self._steps.pop(stream, None)
-        if state:
-            self._steps[stream] = -math.inf  # how full these states are is not known
 
     def state(self, stream: Stream = 0) -> dict[str, Array]:
         """The states of a stream, once its items inside are computed.
@@ -394,12 +390,11 @@ class Pipeline:
     def _enter(self, item: Item, stream: Stream, alone: bool = False) -> Inside:
         self._engine.require_process()
         variant = _variant_of(item, self._variants)
-        arrays = _checked(item, variant, self._variants)
+        arrays = list(_checked(item, variant, self._variants).values())
         _require_hashable(stream)
-        self._count_step(stream, variant.advance)
         if self.batch > 1:
-            return self._batches.add(list(arrays.values()))
-        return self._engine.enter(list(arrays.values()), stream, alone)
+            return self._batches.add(arrays)
+        return self._engine.enter(arrays, stream, alone, variant.advance)
 
     def result(self, ticket: Inside) -> dict[str, Array]:
         """The outputs of an item that ``enter`` handed in; waits for them.
@@ -416,20 +411,6 @@ class Pipeline:
         self._engine.require_process()
         outputs = ticket.result()
         return {port.name: array_of(outputs[port.name]) for port in self.wiring.outputs}
-
-    def _count_step(self, stream: Stream, advance: int) -> None:
-        """Count an item. Raise ConfigError if the states of its stream have no room for it."""
-        if self.wiring.steps is None:
-            return
-        steps = self._steps.get(stream, 0)
-        if steps + advance > self.wiring.steps:
-            room = self.wiring.steps - steps
-            text = f"have room for {room}, not {advance}" if room else "are full"
-            raise ConfigError(
-                f"stream {stream!r} has had {steps} items and its states {text}; reset it, or "
-                "export the model with a longer cache"
-            )
-        self._steps[stream] = steps + advance
 
 
 class _LoopStream:

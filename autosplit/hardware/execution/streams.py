@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Future
@@ -85,8 +86,9 @@ class StreamStep:
 
     Each stage with states runs the stream in one of its ``lanes``. ``uncomputed`` are the stages
     that have not run the item; the next item, ``following``, waits for them. If the states are
-    ``is_shared``, the next item gets copies, as its stages may overwrite their inputs. ``failures``
-    are those of the whole stream, each with the number of its item.
+    ``is_shared``, the next item gets copies, as its stages may overwrite their inputs. ``count`` is
+    how many items the stream has had. ``failures`` are those of the whole stream, each with the
+    number of its item.
     """
 
     lanes: Mapping[int, int]
@@ -94,6 +96,7 @@ class StreamStep:
     uncomputed: set[int] = field(default_factory=set)
     following: Ticket | None = None
     is_shared: bool = False
+    count: float = 0
     failures: list[tuple[int, ItemFailed]] = field(default_factory=list)
 
 
@@ -114,6 +117,7 @@ class Streams:
         renewed = [(s, output) for s, places in enumerate(self._places) for _, output in places]
         self._shared.update(output for output in renewed if renewed.count(output) > 1)
         self._first = wiring.first_states
+        self._limit = wiring.steps
         self._last: dict[Stream, StreamStep] = {}
 
     @property
@@ -122,7 +126,18 @@ class Streams:
         steps = self._last.items()
         return sorted(str(name) for name, step in steps if step.uncomputed or step.failures)
 
-    def begin_item(self, ticket: Ticket, name: Stream) -> None:
+    def require_room(self, name: Stream, advance: int) -> None:
+        """Raise ConfigError if the states of a stream have no room for an item."""
+        count = self._last[name].count if name in self._last else 0
+        if self._limit is not None and count + advance > self._limit:
+            room = self._limit - count
+            text = f"have room for {room}, not {advance}" if room else "are full"
+            raise ConfigError(
+                f"stream {name!r} has had {count} items and its states {text}; reset it, or "
+                "export the model with a longer cache"
+            )
+
+    def begin_item(self, ticket: Ticket, name: Stream, advance: int) -> None:
         """Register an item that enters; stages with states run it after the last of its stream."""
         if not self._first:
             return
@@ -130,8 +145,9 @@ class Streams:
         before.following = ticket
         for stage in before.uncomputed & self._lanes.keys():
             ticket.missing[stage] += 1
+        count, failures = before.count + advance, before.failures
         self._last[name] = ticket.step = StreamStep(
-            before.lanes, {}, ticket.uncomputed, failures=before.failures
+            before.lanes, {}, ticket.uncomputed, count=count, failures=failures
         )
 
     def is_idle(self, name: Stream) -> bool:
@@ -183,6 +199,7 @@ class Streams:
         values = {k: np.asarray(v).astype(self._first[k].dtype) for k, v in (state or {}).items()}
         if values:
             self._last[name] = self._begun(name, {**self._first, **values})
+            self._last[name].count = -math.inf  # how full these states are is not known
         else:
             self._last.pop(name, None)
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import numpy as np
 import pytest
@@ -321,6 +321,9 @@ def test_an_item_that_the_states_have_no_room_for_is_refused_and_closes_nothing(
     wiring = replace(wire(net, THREE, [(o, o) for o in SUM.outputs]), steps=2)
     stages = [[FakeStage(net, ports)] for ports in wiring.stages]
     with Pipeline(wiring, stages) as pipeline:
+        interrupt = patch.object(pipeline._engine, "wait_for", side_effect=KeyboardInterrupt)
+        with interrupt, pytest.raises(KeyboardInterrupt):
+            pipeline.run(items(1), stream="a")
         first = plain(pipeline.run(items(2), stream="a"))
         with pytest.raises(ConfigError, match="stream 'a' has had 2 items and its states are full"):
             pipeline.submit(items(1)[0], stream="a")
