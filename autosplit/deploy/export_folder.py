@@ -108,7 +108,7 @@ def require_replaceable(folder: Path) -> None:
 def _switch(hidden: Path, folder: Path, old_files: Mapping[str, str]) -> None:
     new_names = sorted(file.name for file in hidden.iterdir() if file.name != NAME)
     # A killed export may have left files, but one with a program's name may be somebody's own.
-    program = manifest_file.read(hidden).program if old_files else {}
+    program = manifest_file.read(hidden).program
     require_replaceable(folder)
     names = {*program} if os.path.lexists(folder / NAME) else {*new_names}
     present = [name for name in sorted(names) if os.path.lexists(folder / name)]

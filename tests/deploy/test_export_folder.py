@@ -103,14 +103,17 @@ def test_a_file_that_is_no_exports_is_not_written_over(tmp_path, name, text):
 
 
 @pytest.mark.parametrize("program", [{}, {"run.py": digest("run")}])
-def test_a_file_beside_an_export_is_not_written_over_by_a_program(tmp_path, program):
+@pytest.mark.parametrize("end", [None, -2])
+def test_a_file_beside_an_export_is_not_written_over_by_a_program(tmp_path, program, end):
     write(tmp_path, "old")
     native = manifest_file.read(tmp_path).model_copy(update={"program": program})
     manifest_file.write(native, tmp_path / "split.json")
+    text = (tmp_path / "split.json").read_text()[:end]
+    (tmp_path / "split.json").write_text(text)
     (tmp_path / "run.py").write_text("mine")
     with pytest.raises(ConfigError, match=r"run\.py' was not written by an export"):
         write(tmp_path, "new")
-    assert manifest_file.read(tmp_path).verdict == "old"
+    assert (tmp_path / "split.json").read_text() == text
     assert (tmp_path / "run.py").read_text() == "mine"
 
 
