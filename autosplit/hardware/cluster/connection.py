@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
-import os
 import socket
 import ssl
 import traceback
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from os import environ
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ CONTENTS_BYTES = 1 << 30  # of files that stay in Ray's memory
 # Values of up to so many bytes travel inside calls between nodes. Ray's default is 100 kB: larger
 # values are stored, and the other node fetches them, which takes longer than a stage of 5 ms.
 IN_CALLS = {"RAY_max_direct_call_object_size": str(8 << 20)}
+_clusters: dict[str, str] = {}  # Ray's address of the cluster that each address led to
 # Sizes and Ray's references of files by node, job and sha256, the most recently used last.
 _contents: OrderedDict[tuple[str, str, str], tuple[int, Any]] = OrderedDict()
 _SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # an empty SETTINGS frame of HTTP/2
@@ -36,22 +38,27 @@ def connected(address: str | None = None) -> Any:
     """Ray, connected to the cluster at ``address``.
 
     By default it is that of RAY_ADDRESS, else the one that this machine is in, else a new one here.
-    Raises MachineError where Ray is missing, no cluster answers, or it has other versions.
+    Raises MachineError where Ray is missing, no cluster answers, or it has other versions, and
+    where this process is connected to another cluster.
     """
     ray = require("ray", "ray")
     if ray.is_initialized():
+        cluster = ray.get_runtime_context().gcs_address if address else ""
+        if address and _clusters.get(address, address) != cluster:
+            problem = f"Ray is connected to the cluster at '{cluster}', not to that at '{address}'"
+            raise MachineError(f"{problem}; leave the address out, or call ray.shutdown() before")
         return ray
     # Exit handlers run in reverse order: if this ran after Ray's, the actors would seem lost.
     atexit.unregister(stop_all)
     atexit.register(stop_all)
-    address = address or os.environ.get("RAY_ADDRESS")
+    address = address or environ.get("RAY_ADDRESS")
     host, _, port = (address or "").rpartition(":")
     where = f"'{address or 'this machine'}'"
     try:
         if port.isdecimal() and "://" not in host:
             _require_server(host.strip("[]"), int(port))
         for name, value in IN_CALLS.items():
-            os.environ.setdefault(name, value)  # Ray reads it here, and in each process it starts
+            environ.setdefault(name, value)  # Ray reads it here, and in each process it starts
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:  # Ray raises errors of many kinds
         if "Version mismatch" in str(error):
@@ -65,6 +72,8 @@ def connected(address: str | None = None) -> Any:
         if "InvalidAuthToken" in "".join(traceback.format_exception(error)):  # as the cause
             remedy = "set RAY_AUTH_MODE=token, with the token of the cluster in ~/.ray/auth_token"
         raise MachineError(f"no Ray cluster at {where} ({line_of(error)}); {remedy}") from error
+    if address:
+        _clusters[address] = ray.get_runtime_context().gcs_address
     return ray
 
 
@@ -124,24 +133,18 @@ def write_files(folder: Path, digests: Mapping[str, str], contents: Sequence[Any
 
 
 def _require_server(host: str, port: int) -> None:
-    """Raises OSError unless a server of gRPC answers; Ray itself tries for minutes.
+    """Raises OSError unless a server of gRPC answers in time; Ray itself tries for minutes.
 
     Both sides of HTTP/2 begin with a SETTINGS frame: RFC 9113, section 3.4.
     """
-    with _open_socket(host, port) as connection:
+    with contextlib.ExitStack() as opened:
+        connection = opened.enter_context(socket.create_connection((host, port), HANDSHAKE_S))
+        if environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
+            context = ssl.create_default_context(cafile=environ["RAY_TLS_CA_CERT"])
+            context.load_cert_chain(environ["RAY_TLS_SERVER_CERT"], environ["RAY_TLS_SERVER_KEY"])
+            context.set_alpn_protocols(["h2"])
+            connection = opened.enter_context(context.wrap_socket(connection, server_hostname=host))
         connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _SETTINGS)
         if connection.recv(len(_SETTINGS))[3:4] != _SETTINGS[3:4]:
             problem = "it does not answer as Ray does; where it uses TLS, set RAY_USE_TLS"
             raise ConnectionError(problem)
-
-
-def _open_socket(host: str, port: int) -> socket.socket:
-    """A connection, with TLS where Ray uses it. Raises OSError where nothing answers in time."""
-    connection = socket.create_connection((host, port), HANDSHAKE_S)
-    if os.environ.get("RAY_USE_TLS", "0").lower() not in ("1", "true"):
-        return connection
-    context = ssl.create_default_context(cafile=os.environ["RAY_TLS_CA_CERT"])
-    context.load_cert_chain(os.environ["RAY_TLS_SERVER_CERT"], os.environ["RAY_TLS_SERVER_KEY"])
-    context.set_alpn_protocols(["h2"])
-    with connection:
-        return context.wrap_socket(connection, server_hostname=host)

@@ -81,6 +81,17 @@ def test_ray_starts_with_large_values_in_calls_unless_the_user_set_another_size(
     assert started == ["7", str(8 << 20)]
 
 
+def test_an_address_of_another_cluster_than_that_of_this_process_is_refused(ray):
+    there = {"get_runtime_context": lambda: SimpleNamespace(gcs_address="10.0.0.1:6379")}
+    ray(lambda **_: None, **there)
+    connected("ray://pi:10001")
+    ray(is_initialized=True, **there)
+    for address in (None, "ray://pi:10001", "10.0.0.1:6379"):
+        connected(address)
+    with pytest.raises(MachineError, match=r"at '10\.0\.0\.1:6379', not to that at '10\.0\.0\.2"):
+        connected("10.0.0.2:6379")
+
+
 def test_the_content_of_a_file_is_put_once(ray, monkeypatch, tmp_path):
     puts = []
     context = SimpleNamespace(get_node_id=lambda: "node", get_job_id=lambda: "job")
