@@ -16,6 +16,7 @@ from autosplit.deploy.stages import load_replicas, place_replicas
 from autosplit.errors import ConfigError
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import Wiring
+from autosplit.hardware.runtimes.interface import closed_on_error
 
 
 class LoadedPipeline(Pipeline):
@@ -65,8 +66,8 @@ class LoadedPipeline(Pipeline):
 
         Raises:
             ConfigError: A misspelt place; an export with variants.
-            MachineError: Ray is missing, no cluster answers, a place is not there, or a node cannot
-                run its stage.
+            MachineError: Ray is missing or connected to another cluster, no cluster answers, a
+                place is not there, or a node cannot run its stage.
 
         Example:
             with autosplit.load("out").on_ray(["ray:left/cores:0", "ray:right"]) as pipeline:
@@ -82,10 +83,11 @@ class LoadedPipeline(Pipeline):
         places = assign(placement, [spec.device for spec in specs], ray.nodes())
         self.close()
         contents = {name: put(self.folder / name, digest) for name, digest in self._digests.items()}
-        remotes = (
+        actors = (
             RayReplica(spec, document.environment, contents, place, len(place.cores.numbers))
             for spec, place in zip(specs, places, strict=True)
         )
+        remotes = iter(closed_on_error(actors))
         stages = [[next(remotes) for _ in stage.replicas] for stage in document.stages]
         remote = pipeline_of(self._whole, stages, *self._options, document.batch)
         return remote.with_delay(self.delay_ms)

@@ -8,6 +8,7 @@ import pytest
 
 import autosplit
 from autosplit.errors import MachineError, StageError
+from autosplit.hardware.cluster import pool
 from autosplit.hardware.devices import device
 from autosplit.hardware.measurement.parity import compare
 from tests.deploy.exports import split_on
@@ -59,9 +60,21 @@ def test_a_node_lost_under_load_is_named_with_its_items(folder, nodes, branches)
     wait_for(lambda: sum(node["Alive"] for node in ray.nodes()) == 2)
 
 
-def test_a_core_that_a_node_lacks_is_named_and_leaves_no_actor(folder, nodes):
+def test_a_core_that_a_node_lacks_or_an_interrupt_leaves_no_actor(folder, nodes, monkeypatch):
     with pytest.raises(MachineError, match=r"stage 0 on node .* needs core 4000"):
         autosplit.load(folder).on_ray(["ray:left/cores:4000", *places(3)])
+    actors = []
+
+    def take(*where):
+        if actors:
+            wait_for(lambda: nodes.actors(nodes.cluster.head_node))
+            raise KeyboardInterrupt
+        actors.append(pool.take(*where))
+        return actors[0]
+
+    monkeypatch.setattr("autosplit.hardware.cluster.pipeline.take", take)
+    with pytest.raises(KeyboardInterrupt):
+        autosplit.load(folder).on_ray(places(4))
     for node in (nodes.cluster.head_node, nodes.right):
         wait_for(lambda node=node: not nodes.actors(node))
 
