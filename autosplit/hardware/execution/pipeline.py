@@ -10,7 +10,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
+from itertools import count, islice
 from typing import Self
 
 import numpy as np
@@ -89,6 +89,7 @@ class Pipeline:
         self._unread: deque[Inside] = deque()  # submitted items
         self._submitting = threading.Lock()  # they enter in the order of ``_unread``
         self._reading = threading.Lock()
+        self._loops = count(1)
         self._variants = (Variant(self.wiring.inputs), *wiring.variants.values())
         # Any thread may run this, whatever lock it holds. At exit ``stop_all`` of the engine waits.
         weakref.finalize(self, self._engine.stop).atexit = False
@@ -224,13 +225,14 @@ class Pipeline:
         if streams < 1:
             raise ConfigError(f"streams is {streams}; let at least 1 run at once")
         waiting = enumerate(first)
-        inside: deque[tuple[Inside, _LoopStream, int]] = deque()
+        inside: deque[tuple[Inside, str, int, int]] = deque()
         enter = partial(self._enter, alone=streams == 1)
+        loop = next(self._loops)
 
         def begin() -> None:
             for number, item in islice(waiting, streams - len(inside)):
-                stream = _LoopStream(number)
-                inside.append((enter(item, stream), stream, 0))
+                stream = f"{number} of loop {loop}"
+                inside.append((enter(item, stream), stream, number, 0))
 
         try:
             begin()
@@ -238,20 +240,20 @@ class Pipeline:
                 is_done = (place for place, (ticket, *_) in enumerate(inside) if ticket.done())
                 inside.rotate(-next(is_done, 0))
                 # A stream stays in ``inside`` until its next item has entered: errors end it too.
-                ticket, stream, step = inside[0]
+                ticket, stream, number, step = inside[0]
                 outputs = self.result(ticket)
                 # The next item enters before the caller has the outputs: stages stay busy.
-                following_item = following(outputs, stream.number, step)
+                following_item = following(outputs, number, step)
                 if following_item is not None:
-                    inside.append((enter(following_item, stream), stream, step + 1))
+                    inside.append((enter(following_item, stream), stream, number, step + 1))
                 else:
                     self.reset(stream)
                 inside.popleft()
                 begin()
-                yield stream.number, step, outputs
+                yield number, step, outputs
         finally:  # also end the streams that the caller did not wait for
             with contextlib.suppress(StageError):
-                for _, stream, _ in inside:
+                for _, stream, *_ in inside:
                     self.reset(stream)
 
     def submit(self, item: Item, stream: Stream = 0) -> None:
@@ -411,16 +413,6 @@ class Pipeline:
         self._engine.require_process()
         outputs = ticket.result()
         return {port.name: array_of(outputs[port.name]) for port in self.wiring.outputs}
-
-
-class _LoopStream:
-    """A stream of one call of ``loop``. It equals no other, and messages show its number."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def __repr__(self) -> str:
-        return str(self.number)
 
 
 def _require_hashable(stream: Stream) -> None:

@@ -33,7 +33,7 @@ std::string follow(Pipeline& pipeline, Stream stream) {
 }
 
 // The first bytes of an output that depends on the states, in a loop of two streams, which fails at
-// a step. Others have used streams of these names.
+// a step. Another loop runs at the same time.
 std::string looped(Pipeline& pipeline, std::size_t fails_at) {
   std::map<Stream, std::string> bytes;
   const auto following = [&](const Tensors& outputs, Stream stream,
@@ -63,6 +63,8 @@ int main(int, char** words) {
     const std::string alone = follow(pipeline, THREADS);
     for (auto& thread : threads) is_same = thread.get() == alone && is_same;
     const std::string whole = looped(pipeline, 9);
+    auto other = std::async(std::launch::async, looped, std::ref(pipeline), 9);
+    is_same = looped(pipeline, 9) == whole && other.get() == whole && is_same;
     is_same = is_same && looped(pipeline, 3) == "no luck" && looped(pipeline, 9) == whole;
     for (int i = 0; i < 5; ++i) unread = pipeline.submit(item(i), 9);
   }

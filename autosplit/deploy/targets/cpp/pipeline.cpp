@@ -187,32 +187,31 @@ void Pipeline::loop(const std::vector<Tensors>& first, const Following& followin
                     std::size_t streams) {
   if (!streams) throw Error(BAD_INPUT, "streams is 0; let at least 1 run at once");
   struct Running {
-    std::size_t stream, step;
+    std::size_t number, step;
     std::future<Tensors> outputs;
   };
   std::deque<Running> running;
+  const Stream begin = next_loop_.fetch_sub(first.size());  // number n is the stream begin - n
   std::size_t begun = 0;
   try {
     while (true) {
-      for (; begun < first.size() && running.size() < streams; ++begun) {
-        reset(begun);  // others may have used a stream of that name
-        running.push_back({begun, 0, submit(first[begun], begun)});
-      }
+      for (; begun < first.size() && running.size() < streams; ++begun)
+        running.push_back({begun, 0, submit(first[begun], begin - begun)});
       if (running.empty()) break;
       const auto done = std::find_if(running.begin(), running.end(), [](const Running& each) {
         return each.outputs.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
       });
       if (done != running.end()) std::rotate(running.begin(), done, running.end());
-      auto [stream, step, outputs] = std::move(running.front());
+      auto [number, step, outputs] = std::move(running.front());
       running.pop_front();
-      std::optional<Tensors> next = following(outputs.get(), stream, step);
+      std::optional<Tensors> next = following(outputs.get(), number, step);
       if (next)
-        running.push_back({stream, step + 1, submit(std::move(*next), stream)});
+        running.push_back({number, step + 1, submit(std::move(*next), begin - number)});
       else
-        reset(stream);
+        reset(begin - number);
     }
   } catch (...) {
-    for (std::size_t stream = 0; stream < begun; ++stream) reset(stream);
+    for (std::size_t number = 0; number < begun; ++number) reset(begin - number);
     throw;
   }
 }

@@ -1,6 +1,7 @@
 // Items go through stages that work at the same time; see docs/how-to/deploy-cpp.md.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <filesystem>
@@ -61,7 +62,7 @@ class Pipeline {
 
   // Runs streams, `streams` of them at once, in which outputs make the next item. `first` has the
   // first item of each stream; they are numbered from 0. The calling thread calls `following`.
-  // Throws what `following` and `submit` throw. The streams are reset first, and in the end.
+  // Throws what `following` and `submit` throw. Each call has streams of its own, below 0.
   void loop(const std::vector<Tensors>& first, const Following& following, std::size_t streams = 1);
 
   // The states of a stream by name, once no item of it is inside.
@@ -93,6 +94,7 @@ class Pipeline {
   const std::vector<StageSpec> stages_;  // as they are placed here
   std::vector<std::vector<std::unique_ptr<Stage>>> loaded_;  // the replicas of each
   bool has_any_state_ = false;
+  std::atomic<Stream> next_loop_ = -1;  // the first stream of the next call of `loop`
   std::mutex lock_;  // guards everything below
   std::condition_variable has_room_;
   std::deque<std::condition_variable> changed_;  // what each stage waits for
