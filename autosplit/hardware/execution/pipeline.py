@@ -469,5 +469,7 @@ def _checked(item: Item, variant: Variant, variants: Sequence[Variant]) -> dict[
                 if not least <= value <= most:
                     text = f"holds {value}; its values are {least} to {most}"
                     raise ConfigError(f"input '{port.name}' {text}")
+        if dtype == np.bool_:  # runtimes differ in what a byte of 255 is; for numpy it is true
+            array = array.view(np.uint8) != 0
         arrays[port.name] = np.asarray(array, dtype)  # runtimes know one of two equal numpy types
     return arrays

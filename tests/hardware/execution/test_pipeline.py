@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 
 from autosplit.errors import ConfigError, StageError
+from autosplit.hardware.execution.pipeline import _checked
+from autosplit.hardware.execution.stage_spec import Port
+from autosplit.hardware.execution.wiring import Variant
 from tests.hardware.fakes import (
     CHAIN,
     PATIENCE_S,
@@ -125,13 +128,9 @@ def test_items_are_read_as_there_is_room_and_results_do_not_wait_for_slow_ones(d
 
 @pytest.mark.parametrize(
     ("error", "reason"),
-    [
-        (OSError("first\nsecond"), "OSError: first; the pipeline is closed"),
-        (OSError(""), "OSError: OSError;"),
-        (SystemExit(), "SystemExit"),
-        (KeyboardInterrupt(), "KeyboardInterrupt"),
-    ],
-)
+    [(OSError("first\nsecond"), "OSError: first; the pipeline is closed"),
+     (OSError(""), "OSError: OSError;"), (SystemExit(), "Sys"), (KeyboardInterrupt(), "Keyboard")],
+)  # fmt: skip
 def test_whatever_ends_a_stage_reaches_whoever_submits_or_waits(error, reason):
     pipeline, _ = chain(before={1: Mock(side_effect=error)})
     (item,) = items(1)
