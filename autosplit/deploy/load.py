@@ -47,10 +47,6 @@ class LoadedPipeline(Pipeline):
         counts = tuple(map(len, self.places))
         super().__init__(self._whole, load, depth, trace, batch=document.batch, counts=counts)
 
-    def __enter__(self) -> LoadedPipeline:
-        self.start()
-        return self
-
     def on_ray(self, placement: Sequence[str] = (), address: str | None = None) -> Pipeline:
         """Return the pipeline of the export on a Ray cluster, and close this one.
 

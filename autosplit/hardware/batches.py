@@ -149,7 +149,6 @@ def mismatch(model: CompiledModel, runtime: str, places: Sequence[Device]) -> st
     text = ""
     try:
         with model.whole(runtime, device) as pipeline:
-            pipeline.start()
             model.require_equal(pipeline, [runtime])
     except MachineError:
         raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from itertools import islice
@@ -177,21 +177,18 @@ class CompiledModel(StageSource):
         self, wiring: Wiring, deployment: Deployment, depth: int = 2, trace: bool = False
     ) -> Pipeline:
         """Link the stages of a wiring as ``pipeline`` does."""
-        replicas: list[list[Stage]] = []
         other = next((name for name in deployment.runtimes if name not in self.runtimes), None)
         if other is not None:
             raise ConfigError(f"the model is not loaded for '{other}'; load it with that runtime")
         names = [name for stage in deployment.stages for name in stage.devices]
         places = iter(devices.with_copies(list(map(devices.parse, names))))
-        with contextlib.ExitStack() as opened:
-            for spec, deployed in zip(wiring.stages, deployment.stages, strict=True):
-                here = list(islice(places, len(deployed.devices)))
-                runtime = self.runtimes[deployed.runtime]
-                replicas.append(self._replicas(runtime, spec, here, runtime.stages))
-                for stage in replicas[-1]:
-                    opened.callback(stage.close)
-            opened.pop_all()
-        return pipeline_of(wiring, replicas, depth, trace, self.batch)
+
+        def rows() -> Iterator[list[Stage]]:
+            for spec, stage in zip(wiring.stages, deployment.stages, strict=True):
+                runtime, here = self.runtimes[stage.runtime], islice(places, len(stage.devices))
+                yield self._replicas(runtime, spec, list(here), runtime.stages)
+
+        return pipeline_of(wiring, rows(), depth, trace, self.batch)
 
     def _replicas(
         self, runtime: Runtime, spec: StageSpec, places: Sequence[Device], make: MakeStages

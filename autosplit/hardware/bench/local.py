@@ -205,7 +205,6 @@ class LocalBench:
         # The reference goes first: an item that it refuses could crash a kernel.
         items = self.model.reference_outputs.items
         with self._pipeline(contender) as pipeline:
-            pipeline.start()
             phases.report("running", pipeline.threads)
             accuracy = self.model.require_equal(pipeline, contender.runtimes)
             yield _Turns(pipeline, items, self._streams, accuracy.max_rel_error)

@@ -6,7 +6,7 @@ import re
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -216,22 +216,24 @@ def remote_stage(runtime: Runtime, spec: StageSpec, device: RayCores) -> RayRepl
 
 def pipeline_of(
     wiring: Wiring,
-    stages: Sequence[Sequence[Stage]],
+    rows: Iterable[Sequence[Stage]],
     depth: int = 2,
     trace: bool = False,
     batch: int = 1,
 ) -> Pipeline:
-    """Create the pipeline of replicas here and on the nodes of a cluster.
+    """Create the pipeline of replicas here and on the nodes of a cluster; ``rows`` creates them.
 
     It owns the stages, which an error closes. Raises MachineError where a node cannot run one.
     """
-    remotes = [replica for replica in chain(*stages) if isinstance(replica, RayReplica)]
+    stages: list[Sequence[Stage]] = []
     try:
-        for index, row in enumerate(stages):
+        for index, row in enumerate(rows):
+            stages.append(row)
             stored = _only_states(wiring, index)
             for number, replica in enumerate(row):
                 if isinstance(replica, RayReplica):
                     replica.load(replica_name(index, number, len(row)), stored)
+        remotes = [replica for replica in chain(*stages) if isinstance(replica, RayReplica)]
         for replica in remotes:
             replica.await_load()
         # Only a replica on a node may be called by two threads at once.

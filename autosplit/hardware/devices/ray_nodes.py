@@ -58,7 +58,7 @@ def assign(
         matches = _matches(place, nodes)
         node = matches[uses[place.node] % len(matches)]
         uses[place.node] += 1
-        places.append(_place(node, place))
+        places.append(RayPlace(node["NodeID"], node["NodeManagerAddress"], place.cores))
     _require_cores(places, nodes)
     return places
 
@@ -70,7 +70,7 @@ def only_place(device: RayCores, nodes: Sequence[Node]) -> RayPlace:
         ids = ", ".join(node["NodeID"][:8] for node in matches[:8])
         problem = f"device '{device}' is on one of {len(matches)} nodes ({ids}); name one by its id"
         raise MachineError(problem)
-    place = _place(matches[0], device)
+    place = RayPlace(matches[0]["NodeID"], matches[0]["NodeManagerAddress"], device.cores)
     _require_cores([place], matches)
     return place
 
@@ -86,10 +86,6 @@ def _matches(device: RayCores, nodes: Sequence[Node]) -> Sequence[Node]:
             f"{nearest(device.node, known)}; it has {', '.join(n for n in known if len(n) < 56)}"
         )
     return matches
-
-
-def _place(node: Node, device: RayCores) -> RayPlace:
-    return RayPlace(node["NodeID"], node["NodeManagerAddress"], device.cores)
 
 
 def _names(node: Node) -> set[str]:

@@ -88,8 +88,7 @@ def within(
     A late result is dropped. The thread stays; a ThreadPoolExecutor would wait for it at exit.
     """
     future: Future[T] = Future()
-    thread = threading.Thread(target=_fulfil, args=(future, work), name="connect", daemon=True)
-    thread.start()
+    threading.Thread(target=_fulfil, args=(future, work), daemon=True).start()
     try:
         return future.result(seconds)
     except TimeoutError:

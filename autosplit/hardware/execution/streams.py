@@ -117,7 +117,7 @@ class Streams:
         renewed = [(s, output) for s, places in enumerate(self._places) for _, output in places]
         self._shared.update(output for output in renewed if renewed.count(output) > 1)
         self._first = wiring.first_states
-        self._limit = wiring.steps
+        self._limit = math.inf if wiring.steps is None else wiring.steps
         self._last: dict[Stream, StreamStep] = {}
 
     @property
@@ -129,8 +129,7 @@ class Streams:
     def require_room(self, name: Stream, advance: int) -> None:
         """Raise ConfigError if the states of a stream have no room for an item."""
         count = self._last[name].count if name in self._last else 0
-        if self._limit is not None and count + advance > self._limit:
-            room = self._limit - count
+        if advance > (room := self._limit - count):
             text = f"have room for {room}, not {advance}" if room else "are full"
             raise ConfigError(
                 f"stream {name!r} has had {count} items and its states {text}; reset it, or "
@@ -145,10 +144,9 @@ class Streams:
         before.following = ticket
         for stage in before.uncomputed & self._lanes.keys():
             ticket.missing[stage] += 1
-        count, failures = before.count + advance, before.failures
-        self._last[name] = ticket.step = StreamStep(
-            before.lanes, {}, ticket.uncomputed, count=count, failures=failures
-        )
+        step = StreamStep(before.lanes, {}, ticket.uncomputed, failures=before.failures)
+        step.count = before.count + advance
+        self._last[name] = ticket.step = step
 
     def is_idle(self, name: Stream) -> bool:
         """Whether no item of a stream is inside."""

@@ -6,6 +6,7 @@ import sys
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from unittest.mock import MagicMock, Mock
 
 import pytest
@@ -131,7 +132,7 @@ def test_an_item_that_waits_for_another_in_its_replica_does_not_hang(lanes, is_n
     waits = Mock(side_effect=[False] * (2 * engines._TICKS) + [True])
     engine = pipeline._engine
     engine._ended, engine._lanes[0][0].item = Mock(wait=waits), 3
-    with pipeline:
+    with closing(pipeline):
         engine._watch()
         assert pipeline.has_failed == is_named
 
