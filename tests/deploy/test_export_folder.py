@@ -139,13 +139,11 @@ def test_a_damaged_export_is_replaced(tmp_path, damaged):
 
 @pytest.mark.parametrize(
     "error",
-    [
-        OSError(28, "No space left on device"),
-        MachineError("linking failed: final link failed: No space left on device"),
-        RuntimeError("TVMError: cannot write: No space left on device"),
-        OSError(122, "Disk quota exceeded"),
-    ],
-)
+    [OSError(28, "No space left on device"),
+     MachineError("linking failed: final link failed: No space left on device"),
+     RuntimeError("TVMError: cannot write: No space left on device"),
+     OSError(122, "Disk quota exceeded")],
+)  # fmt: skip
 def test_a_full_disk_is_named_however_it_is_reported(tmp_path, error):
     text = r"out': (No space left|Disk quota).*; free the disk"
     with pytest.raises(MachineError, match=text), replace_export(tmp_path / "out"):

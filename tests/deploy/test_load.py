@@ -65,12 +65,10 @@ def test_two_stages_on_a_tracker_s_key_are_on_two_servers(core):
 
 @pytest.mark.parametrize(
     ("devices", "kind", "text"),
-    [
-        (["cores:0"] * 2, ConfigError, "3 replicas, but 2 devices"),
-        (["cores:0", "cores:0", "cores:9"], MachineError, "needs core 9"),
-        (["cores:0", "ray:pi/cores:1", "cores:0"], ConfigError, "pi/cores:1' is on a Ray .*on_ray"),
-    ],
-)
+    [(["cores:0"] * 2, ConfigError, "3 replicas, but 2 devices"),
+     (["cores:0", "cores:0", "cores:9"], MachineError, "needs core 9"),
+     (["cores:0", "ray:pi/cores:1", "cores:0"], ConfigError, "pi/cores:1' is on a Ray .*on_ray")],
+)  # fmt: skip
 def test_devices_that_are_given_count_and_no_others(devices, kind, text):
     names = "cores:9", "nonsense", "cores:8"
     good = ["cores:1", "cores:1", "rpc:h:1"]
@@ -110,12 +108,10 @@ NO_SYMBOL = "'stage2.onnx' does not load with this onnxruntime: no symbol f; see
 
 @pytest.mark.parametrize(
     ("error", "kind", "text"),
-    [
-        (OSError("first\nno symbol f"), MachineError, NO_SYMBOL),
-        (ConfigError("wrong device"), ConfigError, "^wrong device$"),
-        (KeyboardInterrupt(), KeyboardInterrupt, "^$"),
-    ],
-)
+    [(OSError("first\nno symbol f"), MachineError, NO_SYMBOL),
+     (ConfigError("wrong device"), ConfigError, "^wrong device$"),
+     (KeyboardInterrupt(), KeyboardInterrupt, "^$")],
+)  # fmt: skip
 def test_a_stage_that_fails_closes_the_others(exported, loaded, monkeypatch, error, kind, text):
     load_stages = files.runtime_class("onnxruntime").load_stages
 
@@ -156,14 +152,9 @@ ARM, X86 = "llvm -mtriple=aarch64-linux-gnu", "llvm -mtriple=x86_64-linux-gnu -m
 
 @pytest.mark.parametrize(
     ("architecture", "target", "is_refused"),
-    [
-        ("aarch64", None, True),
-        ("x86_64", ARM, True),
-        ("x86_64", None, False),
-        ("aarch64", X86, False),  # the stage's target counts
-        (None, None, False),
-    ],
-)
+    [("aarch64", None, True), ("x86_64", ARM, True), ("x86_64", None, False),
+     ("aarch64", X86, False), (None, None, False)],  # the stage's target counts
+)  # fmt: skip
 def test_a_stage_runs_on_the_machine_it_was_made_for(monkeypatch, architecture, target, is_refused):
     monkeypatch.setattr(files.platform, "machine", lambda: "x86_64")
     monkeypatch.setattr(files.processor, "missing_features", lambda _: ())

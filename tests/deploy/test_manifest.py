@@ -191,19 +191,13 @@ def test_what_does_not_fit_is_named(place, value, line):
 
 
 @pytest.mark.parametrize(
-    ("fields", "line"),
-    [
-        ({"input": "a"}, "the stages have the states a, the model h"),
-        ({"output": "none"}, "stage 1 has no ports of one shape and type"),
-        ({"shape": [1]}, "stage 1 has no ports of one shape and type"),
-        ({"dtype": "int64"}, "stage 1 has no ports of one shape and type for its state 'h'"),
-    ],
-)
-def test_a_state_that_does_not_fit_is_named(fields, line):
-    add_state(document := sound(), **fields)
+    ("batch", "fields", "line"),
+    [(1, {"input": "a"}, "the stages have the states a, the model h"),
+     (1, {"output": "none"}, "stage 1 has no ports of one shape and type"),
+     (1, {"shape": [1]}, "stage 1 has no ports of one shape and type"),
+     (1, {"dtype": "int64"}, "stage 1 has no ports of one shape and type for its state 'h'"),
+     (2, {}, "a batch of 2 items has no state")],
+)  # fmt: skip
+def test_a_state_that_does_not_fit_is_named(batch, fields, line):
+    add_state(document := sound() | {"batch": batch}, **fields)
     assert line in refused(document)
-
-
-def test_a_batch_has_no_states():
-    add_state(document := sound() | {"batch": 2})
-    assert "a batch of 2 items has no state" in refused(document)

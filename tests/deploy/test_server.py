@@ -468,12 +468,9 @@ def test_a_response_is_read_as_what_was_written(dtype, shape, is_binary, number)
     array = (random.random(shape) * 100).astype(dtype)
     request = protocol.Request({}, {"y": is_binary})
     body, headers = protocol.write(request, [{"y": array}], "net")
-    length = headers.get(protocol.HEADER_LENGTH)
-    head = json.loads(body[: int(length) if length else None])
-    again = {"inputs": head["outputs"]}
-    head_bytes = json.dumps(again).encode()
-    rest = body[int(length) :] if length else b""
-    item = protocol.read(head_bytes + rest, str(len(head_bytes)), ()).item
+    length = int(headers.get(protocol.HEADER_LENGTH, len(body)))
+    head = json.dumps({"inputs": json.loads(body[:length])["outputs"]}).encode()
+    item = protocol.read(head + body[length:], str(len(head)), ()).item
     assert item["y"].dtype == array.dtype
     np.testing.assert_array_equal(item["y"], array)
 
@@ -589,15 +586,13 @@ def test_a_hint_may_be_a_json_document(tmp_path, as_json):
 
 @pytest.mark.parametrize(
     ("document", "server", "line"),
-    [
-        (sound(), "triton", "'triton' runs one stage, not 3"),
-        (one_stage("tvm"), "triton", "'triton' does not run stages in tvm"),
-        ({**one_stage(), "model": sound()["model"] | {"states": {"h": "n"}}}, "ray", "the states"),
-        (put(one_stage(), "model.outputs.0.shape", []), "triton", "no scalars, such as 'b'; use"),
-        (one_stage(), "ovms", "'ovms' does not run stages in onnxruntime"),
-        (one_stage(dtype="float8_e4m3fn"), "triton", "float8_e4m3fn, which cannot be served; use"),
-    ],
-)
+    [(sound(), "triton", "'triton' runs one stage, not 3"),
+     (one_stage("tvm"), "triton", "'triton' does not run stages in tvm"),
+     ({**one_stage(), "model": sound()["model"] | {"states": {"h": "n"}}}, "ray", "the states"),
+     (put(one_stage(), "model.outputs.0.shape", []), "triton", "no scalars, such as 'b'; use"),
+     (one_stage(), "ovms", "'ovms' does not run stages in onnxruntime"),
+     (one_stage(dtype="float8_e4m3fn"), "triton", "float8_e4m3fn, which cannot be served; use")],
+)  # fmt: skip
 def test_a_server_that_cannot_run_an_export_gets_no_hint(document, server, line):
     with pytest.raises(ConfigError, match=line):
         hinted(document, server)

@@ -230,11 +230,9 @@ def test_an_output_that_a_stage_may_have_rounded_is_refused(folder, tmp_path):
 
 @pytest.mark.parametrize(
     ("replace", "reason"),
-    [
-        (os.mkfifo, "is missing; export the split again"),
-        (Path.touch, "has 0 bytes, exported were 9; it was changed, export the split again"),
-    ],
-)
+    [(os.mkfifo, "is missing; export the split again"),
+     (Path.touch, "has 0 bytes, exported were 9; it was changed, export the split again")],
+)  # fmt: skip
 def test_a_pipe_and_a_file_that_is_cut_off_are_refused(folder, tmp_path, refusing, replace, reason):
     changed = shutil.copytree(folder, tmp_path / "changed", ignore=COMPILED)
     (changed / "stage1.so").unlink()
@@ -271,11 +269,9 @@ def test_an_item_that_fails_does_not_fail_its_neighbours(folder, tmp_path, sanit
 
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
-    [
-        ('"0"', '"0.28"', "fake runtime 0.27 is older than 0.28"),
-        ("{0}, {", '{0}, {"nosuch", ', "this processor lacks nosuch"),
-    ],
-)
+    [('"0"', '"0.28"', "fake runtime 0.27 is older than 0.28"),
+     ("{0}, {", '{0}, {"nosuch", ', "this processor lacks nosuch")],
+)  # fmt: skip
 @pytest.mark.usefixtures("refusing")
 def test_a_machine_that_does_not_fit_is_refused(folder, tmp_path, old, new, reason):
     changed = shutil.copytree(folder, tmp_path / "changed", ignore=COMPILED)

@@ -25,10 +25,6 @@ def place(*devices):
     return change
 
 
-def retype(document):
-    document.update(exports.sound("float8_none"))
-
-
 STATES = {"file": "states.npz", "sha256": "0" * 64}
 
 
@@ -41,7 +37,7 @@ STATES = {"file": "states.npz", "sha256": "0" * 64}
         ("onnx", lambda d: d["stages"][1].update(onnx_absent="no 'a'"), "stage 1 has no ONNX file"),
         ("cpp", place("cores:0", "cuda:0", "cores:0"), "stage 1 is on 'cuda:0'; the cpp format"),
         ("cpp", place("cores:0,1", "cores:2", "cores:2,3"), "not on cores:0,1 and cores:2,3; use"),
-        ("cpp", retype, "tensor 'x' is float8_none, which the cpp format lacks; use native"),
+        ("cpp", lambda d: d.update(exports.sound("float8_none")), "float8_none, .*; use native"),
     ],
 )
 def test_a_format_refuses_what_it_cannot_run_and_writes_nothing(tmp_path, name, change, reason):

@@ -25,16 +25,6 @@ def with_onnx(document):
     return manifest_file.parse(json.dumps(document).encode(), "split.json")
 
 
-def test_the_wiring_names_files_tensors_and_threads():
-    document = exports.sound()
-    document["stages"][1]["replicas"] = [{"device": "cores:0,1"}] * 2
-    wiring = onnx_program.wiring(with_onnx(document))
-    assert wiring["pipeline"][1]["stage1"] == {
-        "filename": "stage1.onnx", "inputs": ["a", "x"], "outputs": ["c"], "replicas": 2,
-        "session_options": {"intra_op_num_threads": 2},
-    }  # fmt: skip
-
-
 @pytest.fixture(params=["branches", "number", "amplifier"])
 def folder(request, export, save, tmp_path):
     if request.param == "branches":
@@ -65,11 +55,15 @@ def test_the_python_program_computes_what_load_does(folder):
     np.testing.assert_allclose(outputs, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_the_python_program_says_that_it_runs_one_replica(tmp_path):
+def test_the_wiring_names_all_and_the_python_program_says_that_it_runs_one_replica(tmp_path):
     document = exports.sound()
-    document["stages"][1]["replicas"] = [{"device": "cores:0"}] * 3
+    document["stages"][1]["replicas"] = [{"device": "cores:0,1"}] * 3
     for name, content in onnx_program.files(with_onnx(document), tmp_path).items():
         (tmp_path / name).write_bytes(content)
+    assert json.loads((tmp_path / "pipeline.json").read_text())["pipeline"][1]["stage1"] == {
+        "filename": "stage1.onnx", "inputs": ["a", "x"], "outputs": ["c"], "replicas": 3,
+        "session_options": {"intra_op_num_threads": 2},
+    }  # fmt: skip
     command = [sys.executable, tmp_path / "run.py"]
     done = subprocess.run(command, input=b"", capture_output=True, timeout=60)
     assert b"run.py runs one of 3 replicas of stage1" in done.stderr

@@ -208,8 +208,8 @@ def test_closing_fails_the_items_of_a_batch_that_has_not_begun(delay_ms):
 def test_whoever_hands_in_an_item_gets_the_reason_why_stages_do_not_load(delay_ms):
     load = Mock(side_effect=MachineError("no such library"))
     single = chain()[0].wiring
-    wiring = replace(single, inputs=of_batch(single.inputs, 2))
-    wiring = replace(wiring, outputs=of_batch(single.outputs, 2))
+    inputs, outputs = of_batch(single.inputs, 2), of_batch(single.outputs, 2)
+    wiring = replace(single, inputs=inputs, outputs=outputs)
     pipeline = Pipeline(wiring, load, batch=2, counts=(1, 1)).with_delay(delay_ms)
     (item,) = two_inputs(1)
     with pytest.raises(MachineError, match="no such library"):

@@ -272,3 +272,9 @@ def test_what_is_no_list_of_items_is_refused(unusual):
     text = f"items is a {type(unusual).__name__}; give a list of items"
     with chain()[0] as pipeline, pytest.raises(ConfigError, match=text):
         pipeline.run(unusual)
+
+
+def test_any_byte_but_0_is_true():
+    variant = Variant((Port("m", (3,), "bool"),))
+    arrays = _checked({"m": np.frombuffer(b"\0\1\xff", bool)}, variant, [variant])
+    assert arrays["m"].tobytes() == b"\0\1\1"

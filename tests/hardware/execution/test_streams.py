@@ -154,13 +154,11 @@ def test_two_states_that_one_tensor_renews_share_no_memory():
 
 @pytest.mark.parametrize(
     ("state", "reason"),
-    [
-        ({"x": np.zeros(2)}, "unknown state 'x'; the states are before, older$"),
-        ({"before": np.zeros(3)}, r"float64\[3\], but the model takes float64\[2\]$"),
-        ({"before": np.zeros(2, "float32")}, r"float32\[2\], but the model takes float64\[2\]$"),
-        ([], "state is a list; give the array of each state by its name"),
-    ],
-)
+    [({"x": np.zeros(2)}, "unknown state 'x'; the states are before, older$"),
+     ({"before": np.zeros(3)}, r"float64\[3\], but the model takes float64\[2\]$"),
+     ({"before": np.zeros(2, "float32")}, r"float32\[2\], but the model takes float64\[2\]$"),
+     ([], "state is a list; give the array of each state by its name")],
+)  # fmt: skip
 def test_a_value_that_is_no_state_is_refused_with_what_is_one(state, reason):
     with summing() as pipeline, pytest.raises(ConfigError, match=reason):
         pipeline.reset(state=state)
