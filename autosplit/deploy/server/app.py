@@ -80,14 +80,7 @@ class Server:
         self._paths = self._answers()
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The ASGI application: answers requests, and closes the pipeline at shutdown."""
-        if scope["type"] == "lifespan":
-            await receive()
-            await send({"type": "lifespan.startup.complete"})
-            await receive()
-            await asyncio.to_thread(self.pipeline.close)
-            await send({"type": "lifespan.shutdown.complete"})
-            return
+        """The ASGI application, which answers requests."""
         # uvicorn cancels requests that take too long at shutdown.
         with contextlib.suppress(asyncio.CancelledError):
             response = await self._response(scope, receive)
@@ -359,7 +352,7 @@ def http_server(server: Server) -> Any:
     plain = {"proxy_headers": False, "log_config": None, "access_log": False}
     times = {"timeout_keep_alive": KEEP_ALIVE_S, "timeout_graceful_shutdown": GRACE_S}
     config = uvicorn.Config(
-        server.app, interface="asgi3", lifespan="on", ws="none", http=_protocol(), **plain, **times
+        server.app, interface="asgi3", lifespan="off", ws="none", http=_protocol(), **plain, **times
     )
     return uvicorn.Server(config)
 
