@@ -32,7 +32,6 @@ _MISREAD = {
     "ThresholdedRelu": "TVM multiplies infinities by 0, which gives NaN",
     "Upsample": "TVM's importer has no Upsample",
 }
-_SIGNS = ("negative", "positive")
 _FLOAT8 = 17  # TensorProto.FLOAT8E4M3FN; the importer knows no other type of 8 bits
 
 
@@ -78,7 +77,7 @@ def _refused(kind: str, attrs: Attributes, inputs: Any, opset: int) -> str:
         return "TVM's mean of integers has another type"
     if kind == "Sign" and not str(inputs[0].ty.dtype).startswith("int"):
         return "TVM compares with -1 and 0, which fails for NaN and unsigned integers"
-    if kind == "ScatterElements" and not _reaches_all(inputs, attrs.get("axis", 0)):
+    if kind in ("Scatter", "ScatterElements") and not _reaches_all(inputs, attrs.get("axis", 0)):
         return "TVM scatters along whole axes"
     if kind == "RMSNormalization" and axis in (0, -len(inputs[0].ty.shape)):
         return "TVM does not normalise over all axes"
@@ -88,7 +87,7 @@ def _refused(kind: str, attrs: Attributes, inputs: Any, opset: int) -> str:
         return "TVM normalises over the axes of its scale alone"
     if kind == "SpaceToDepth" and attrs.get("mode", b"DCR") != b"DCR":
         return "TVM's importer knows mode DCR alone"
-    if kind == "IsInf" and not all(attrs.get(f"detect_{sign}", 1) for sign in _SIGNS):
+    if kind == "IsInf" and 0 in (attrs.get("detect_negative"), attrs.get("detect_positive")):
         return "TVM's importer finds infinities of both signs"
     if kind == "Cast" and attrs["to"] == _FLOAT8 and not is_constant(inputs[0]):
         return "TVM's conversion to float8 neither saturates nor keeps NaN"

@@ -208,6 +208,7 @@ REWRITES: dict[str, Callable[[Node], Any]] = {
     "Not": lambda node: node.converted(kind="Xor", inputs=[*node.inputs, constant(True)]),
     "Pow": _pow,
     "Resize": _resize,
+    "Scatter": lambda node: node.converted(kind="ScatterElements", opset=11),  # its newer name
     "Slice": _slice,
     # k is an input since opset 10, but to the importer only since 11.
     "TopK": lambda node: node.converted(opset=11 if node.opset == 10 else node.opset),

@@ -9,7 +9,7 @@ from tests.nets import judge, net
 
 SCALES = np.array([1, 1, 2, 2], np.float32)
 BOX, FIRST = np.array([[1, 2, 6, 7]], np.float32), np.array([0], np.int64)
-EMPTY = np.zeros(0, np.float32)
+EMPTY, LAST = np.zeros(0, np.float32), np.full((1, 3, 4, 1), -1)
 
 
 def one(line, weights, opset):
@@ -27,6 +27,7 @@ def one(line, weights, opset):
         one('y = MaxPool<auto_pad="SAME_LOWER",kernel_shape=[3,1],strides=[3,3]>(x)', {}, 17),
         one("v, i = TopK<axis=3>(x, k)  y = Relu(v)", {"k": np.array([2])}, 10),
         one("y = Cast<to=1>(ArgMax<axis=3>(Cast<to=2>(Sub(x, x))))", {}, 17),
+        one("y = Scatter<axis=3>(x, i, u)", {"i": LAST, "u": (1, 3, 4, 1)}, 9),
         one("u = Unique(i)  y = Gather<axis=3>(x, u)", {"i": np.array([2, 0, 2])}, 17),
         one("y = Compress<axis=-1>(x, m)", {"m": np.array([True, False, True])}, 17),
         net("g (float[1,3,4,5] channels_last) => (float[1,3,4,5] y) { y = Relu(channels_last) }"),
@@ -72,8 +73,7 @@ def test_operands_at_the_edges_are_left_to_another_runtime(save, line, dtype, re
         ('y = Resize<coordinate_transformation_mode="align_corners">(x, , , s)',
          {"s": np.array([1, 3, 1, 1])}, 18, "the corners of one pixel"),
         ("y = LayerNormalization<axis=2>(x, s)", {"s": (4,)}, 17, "the axes of its scale alone"),
-        ("y = ScatterElements<axis=3>(x, i, u)", {"i": FIRST[None, None, None], "u": (1, 1, 1, 1)},
-         17, "along whole axes"),
+        ("y = ScatterElements(x, i, u)", {"i": LAST, "u": (1, 3, 4, 1)}, 17, "along whole axes"),
         ("i = Cast<to=6>(x)  m = ReduceMean<axes=[3]>(i)  y = Cast<to=1>(m)", {}, 13, "mean of"),
         ("y = Attention(x, x, x)", {}, 23, "Attention of the ONNX standard"),
         ("q, s, z = DynamicQuantizeLinear(x)  y = Cast<to=1>(q)", {}, 17, "divides by 0"),
