@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -60,7 +59,7 @@ class OpenvinoRuntime(SubmodelRuntime):
     has_hint = True
     precision: ClassVar[Precision] = "f32"
 
-    @cached_property
+    @property  # not cached, since a model is refused each time
     def original(self) -> OnnxModel:
         """See SubmodelRuntime. Also raises ModelError for numbers that need more than 24 bits."""
         if "float64" in self.source.lowered.dtypes and not self.rounds_to:
