@@ -29,6 +29,7 @@ from autosplit.hardware.runtimes.openvino.stage import (
 # A counter is the mean over all runs of a compiled model, so each sample needs a new model.
 _SAMPLES = 3
 _ORIGINAL_NAMES = "originalLayersNames"
+_WIDE = (6, 7)  # int32 and int64 in a TensorProto
 _LINEAR = ("Add", "Cast", "Identity", "Reshape", "Sub", "Unsqueeze")
 
 
@@ -37,15 +38,19 @@ def runs_here(cores: Cores) -> bool:
     return len(cores.numbers) == 1 or not can_pin() or {*cores.numbers} == {*available()}
 
 
-def _rest_of_product(graph: Any) -> str:
-    """The result of a Mod of floats, or of a product, as in a hash of inputs; empty without one."""
-    varying, products = {value.name for value in graph.input}, set[str]()
+def _inexact_quotient(graph: Any) -> str:
+    """The result of a Mod of floats, or of a division of a product of integers; else empty."""
+    types = {value.name: value.type.tensor_type.elem_type for value in graph.input}
+    varying, products = {*types}, set[str]()
+    types |= {weight.name: weight.data_type for weight in graph.initializer}
     for node in graph.node:
         if asks_for_shape(node) or varying.isdisjoint(node.input):
             continue
         varying.update(node.output)
         of_product = not products.isdisjoint(node.input)
-        if node.op_type == "Mod" and (of_product or any(a.i for a in node.attribute)):
+        is_of_integers = any(types.get(name) in _WIDE for name in node.input)
+        divides = node.op_type == "Mod" or (node.op_type == "Div" and is_of_integers)
+        if divides and (of_product or any(a.i for a in node.attribute)):  # fmod is for floats
             return str(node.output[0])
         if node.op_type == "Mul" or (of_product and node.op_type in _LINEAR):
             products.update(node.output)
@@ -62,17 +67,13 @@ class OpenvinoRuntime(SubmodelRuntime):
     @property  # not cached, since a model is refused each time
     def original(self) -> OnnxModel:
         """See SubmodelRuntime. Also raises ModelError for numbers that need more than 24 bits."""
+        original, reason = super().original, ""
         if "float64" in self.source.lowered.dtypes and not self.rounds_to:
-            raise ModelError(
-                f"runtime '{self.name}' computes float64 in 32 bits; "
-                f"'{self.source.graph.name}' needs another --runtime"
-            )
-        original = super().original
-        if node := _rest_of_product(original.proto.graph):
-            raise ModelError(
-                f"runtime '{self.name}' computes in 24 bits, too few for a number of which node "
-                f"'{node}' takes the rest; choose another --runtime"
-            )
+            reason = f"float64 in 32 bits; '{self.source.graph.name}' needs"
+        elif node := _inexact_quotient(original.proto.graph):
+            reason = f"in 24 bits, too few for a number that node '{node}' divides; choose"
+        if reason:
+            raise ModelError(f"runtime '{self.name}' computes {reason} another --runtime")
         return original
 
     def submodel(self, spec: StageSpec) -> Any:

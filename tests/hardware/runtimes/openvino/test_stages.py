@@ -49,8 +49,9 @@ def test_integers_that_grow_beyond_24_bits_are_refused(load):
 
 def test_numbers_that_openvino_rounds_are_refused_each_time(load, tmp_path):
     ports, weights = "g (int64[6] i) => (float[6] y)", {"k": np.array(31337), "q": np.array(1009)}
-    rests = ("Mod(Mul(i, k), q)", "Mod<fmod=1>(Cast<to=1>(i), Cast<to=1>(q))")
-    nodes = dict.fromkeys(rests, "of which node 'n' takes the rest; choose")
+    fmod = "Mod<fmod=1>(Cast<to=1>(i), Cast<to=1>(q))"
+    lines = ("Div(Mul(i, k), q)", "Mod(Mul(i, k), q)", fmod)
+    nodes = dict.fromkeys(lines, "for a number that node 'n' divides; choose another")
     for line, reason in (nodes | {"Cast<to=11>(i)": "computes float64 in 32 bits"}).items():
         proto = nets.net(f"{ports} {{ n = {line}  y = Cast<to=1>(n) }}", weights)
         split = load(proto).split([])
