@@ -28,7 +28,8 @@ def _resolved(model: Any) -> list[Any] | None:
     """The nodes of the graph with branches in place of Ifs; None where nothing is replaced."""
     graph = model.graph
     shapes = inferred_shapes(model, {})
-    values = _small_arrays(constants_of(graph.node, graph.initializer))
+    weights = constants_of(graph.node, graph.initializer).items()
+    values = {name: numpy_helper.to_array(t) for name, t in weights if math.prod(t.dims) <= SMALL}
     names = {value.name for value in (*graph.input, *graph.initializer)}
     names.update(name for node in graph.node for name in node.output)
     nodes: list[Any] = []
@@ -91,9 +92,3 @@ def _rename(node: Any, names: Mapping[str, str]) -> None:
             _rename(child, names)
         for output in graph.output:
             output.name = names.get(output.name, output.name)
-
-
-def _small_arrays(tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """The small ones among some tensors, by name."""
-    small = {name: t for name, t in tensors.items() if math.prod(t.dims) <= SMALL}
-    return {name: numpy_helper.to_array(tensor) for name, tensor in small.items()}

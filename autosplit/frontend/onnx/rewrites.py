@@ -87,17 +87,15 @@ def _slice(node: Node) -> Any:
     """Pass starts, ends and axes as inputs, which they are since opset 10."""
     if node.opset >= 10:
         return node.converted()
-    items = [node.inputs[0]]
-    for name in ("starts", "ends", "axes"):
-        numbers = node.attrs.get(name)
-        items.append(None if numbers is None else constant(np.array(numbers, np.int64)))
-    return node.converted(inputs=items)
+    attributes = map(node.attrs.get, ("starts", "ends", "axes"))
+    inputs = [None if a is None else constant(np.array(a, np.int64)) for a in attributes]
+    return node.converted(inputs=[node.inputs[0], *inputs])
 
 
 def _pow(node: Node) -> Any:
     """Cast the exponent, which may have any type, to the type of the base and of the result."""
     base, exponent = node.inputs
-    return node.converted(inputs=[base, _cast(exponent, base)])
+    return node.converted(inputs=[base, _cast(exponent, node.dtype)])
 
 
 def _pool(node: Node) -> Any:
@@ -120,15 +118,25 @@ def _equal(node: Node) -> Any:
     x, other = node.inputs
     if x.same_as(other) and "float" in node.dtype:
         # TVM simplifies x == x to true.
-        return _negated(node.converted(kind="IsNaN", inputs=[x]))
+        return relax.op.logical_not(_normalized(node.converted(kind="IsNaN", inputs=[x])))
     if node.dtype == "bool":
         # TVM compares booleans as floats, and cannot build that.
-        return _negated(node.converted(kind="Xor"))
+        return relax.op.logical_not(_normalized(node.converted(kind="Xor")))
     return node.converted()
 
 
-def _negated(condition: Any) -> Any:
-    return relax.op.logical_not(relax.BlockBuilder.current().normalize(condition))
+def _normalized(expression: Any) -> Any:
+    return relax.BlockBuilder.current().normalize(expression)
+
+
+def _product(node: Node) -> Any:
+    """Multiply integers without a sign: TVM takes for granted that signed ones do not overflow."""
+    if node.dtype not in ("int32", "int64"):
+        return _by_zero(node)
+    unsigned = [_normalized(_cast(operand, f"u{node.dtype}")) for operand in node.inputs]
+    signed = relax.op.astype(_normalized(node.converted(inputs=unsigned)), node.dtype)
+    # TVM takes the cast for positive, but what is bitwise for any number.
+    return relax.op.bitwise_xor(_normalized(signed), relax.const(0, node.dtype))
 
 
 def _by_zero(node: Node) -> Any:
@@ -146,9 +154,8 @@ def _by_zero(node: Node) -> Any:
 
 def _is_zero(operand: Any) -> bool:
     """Whether an operand is a constant 0 of a floating-point type without axes."""
-    if not is_constant(operand) or shape_of(operand):
-        return False
-    return "float" in str(operand.ty.dtype) and not operand.value.numpy()
+    is_number = is_constant(operand) and not shape_of(operand)
+    return is_number and "float" in str(operand.ty.dtype) and not operand.value.numpy()
 
 
 def _compress(node: Node) -> Any:
@@ -165,10 +172,8 @@ def _layer_normalization(node: Node) -> Any:
     """Compute bfloat16 in float32, as the specification does."""
     if node.dtype != "bfloat16":
         return node.converted()
-    normalized = relax.BlockBuilder.current().normalize
-    floats = [None if i is None else normalized(relax.op.astype(i, "float32")) for i in node.inputs]
-    result, *others = node.converted(inputs=floats)
-    return relax.Tuple([relax.op.astype(normalized(result), "bfloat16"), *others])
+    floats = [i if i is None else _normalized(_cast(i, "float32")) for i in node.inputs]
+    return _cast(_normalized(node.converted(inputs=floats)[0]), "bfloat16")
 
 
 def _pairwise(node: Node) -> Any:
@@ -179,18 +184,16 @@ def _pairwise(node: Node) -> Any:
     if all(map(is_constant, node.inputs)):
         return node.converted()
     combine = {"Max": relax.op.maximum, "Min": relax.op.minimum}.get(node.kind, relax.op.add)
-    normalized = relax.BlockBuilder.current().normalize
     total, *others = node.inputs
     for operand in others:
-        total = normalized(combine(total, operand))
+        total = _normalized(combine(total, operand))
     if node.kind != "Mean" or not others:
         return total
-    return normalized(relax.op.divide(total, relax.const(len(node.inputs), node.dtype)))
+    return _normalized(relax.op.divide(total, relax.const(len(node.inputs), node.dtype)))
 
 
-def _cast(value: Any, like: Any) -> Any:
-    """``value`` with the element type of ``like``."""
-    dtype = str(like.ty.dtype)
+def _cast(value: Any, dtype: str) -> Any:
+    """``value`` with another element type."""
     if is_constant(value):
         return constant(value.value.numpy().astype(dtype))
     return relax.op.astype(value, dtype)
@@ -198,12 +201,13 @@ def _cast(value: Any, like: Any) -> Any:
 
 REWRITES: dict[str, Callable[[Node], Any]] = {
     **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), _pool),
-    **dict.fromkeys(("Div", "Mul"), _by_zero),
     **dict.fromkeys(("Max", "Mean", "Min", "Sum"), _pairwise),
     "Compress": _compress,
+    "Div": _by_zero,
     "Dropout": lambda node: node.inputs[0],  # one that drops values was refused before
     "Equal": _equal,
     "LayerNormalization": _layer_normalization,
+    "Mul": _product,
     # TVM takes the negation of x < y for x >= y, which differs for NaN.
     "Not": lambda node: node.converted(kind="Xor", inputs=[*node.inputs, constant(True)]),
     "Pow": _pow,

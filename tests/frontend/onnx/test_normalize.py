@@ -28,6 +28,7 @@ def one(line, weights, opset):
         one("v, i = TopK<axis=3>(x, k)  y = Relu(v)", {"k": np.array([2])}, 10),
         one("y = Cast<to=1>(ArgMax<axis=3>(Cast<to=2>(Sub(x, x))))", {}, 17),
         one("y = Scatter<axis=3>(x, i, u)", {"i": LAST, "u": (1, 3, 4, 1)}, 9),
+        one("y = Cast<to=1>(Mod(Mul(Cast<to=7>(Sum(x,x,x)),k),k))", {"k": np.array(2**62 + 1)}, 17),
         one("u = Unique(i)  y = Gather<axis=3>(x, u)", {"i": np.array([2, 0, 2])}, 17),
         one("y = Compress<axis=-1>(x, m)", {"m": np.array([True, False, True])}, 17),
         net("g (float[1,3,4,5] channels_last) => (float[1,3,4,5] y) { y = Relu(channels_last) }"),
