@@ -10,14 +10,14 @@ ROOT = Path(__file__).parents[1]
 # Lower the number when a room has fewer lines. All lines of the Python files count.
 MOST = {
     "autosplit/cuts autosplit/planner": 3_729,
-    "autosplit/study": 3_783,
-    "autosplit/frontend": 3_644,
+    "autosplit/study": 3_768,
+    "autosplit/frontend": 3_643,
     "autosplit/lowering": 3_005,
-    "autosplit/hardware": 10_958,
-    "autosplit/deploy": 2_728,
-    "autosplit/report autosplit/cli autosplit/zoo": 5_449,
-    "autosplit": 34_909,
-    "studies": 3_941,
+    "autosplit/hardware": 10_938,
+    "autosplit/deploy": 2_719,
+    "autosplit/report autosplit/cli autosplit/zoo": 5_445,
+    "autosplit": 34_860,
+    "studies": 3_903,
     "tests": 23_788,
 }
 

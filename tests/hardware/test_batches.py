@@ -51,8 +51,7 @@ def test_kernels_may_have_other_names_in_a_batch(save, runtime):
 def test_auto_ends_where_an_item_gets_no_faster(save, monkeypatch):
     model = loaded(save)
     monkeypatch.setattr(Profile, "whole_ms", property(lambda p: {1: 8, 2: 5, 4: 4.9}[p.batch]))
-    profiles = batched_profiles(model, along(1), "auto")
-    assert [profile.batch for profile in profiles] == [1, 2, 4]
+    assert [profile.batch for profile in batched_profiles(model, along(1), "auto")] == [1, 2, 4]
 
 
 @pytest.mark.integration

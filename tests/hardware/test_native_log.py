@@ -64,8 +64,7 @@ def noisy(save):
 @pytest.mark.integration
 def test_a_command_writes_what_tvm_does_where_asked(noisy):
     command = [sys.executable, "-m", "autosplit", "inspect", "--debug", str(noisy)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert ".cc:" in done.stderr
+    assert ".cc:" in subprocess.run(command, capture_output=True, text=True, check=True).stderr
 
 
 IN_PYTHON = """

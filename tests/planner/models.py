@@ -48,8 +48,7 @@ def models(draw, kinds=2, threads=(1,), batches=(1,)):
         of_runtime = draw(groups)
         for name, width, batch in product(names, threads, batches):
             times = draw(st.tuples(*[OP_COSTS] * size))
-            row = Row(name, runtime, width, batch)
-            rows.append(RowCosts(row, times, draw(COSTS), of_runtime))
+            rows.append(RowCosts(Row(name, runtime, width, batch), times, draw(COSTS), of_runtime))
     states = [(f"s{n}", draw(subsets)) for n in range(draw(st.integers(0, 1)))]
     return CostModel(
         name="net",

@@ -32,8 +32,7 @@ def asked(draw):
 def test_any_parameters_are_those_of_a_deployment(case, data):
     costs, question = case
     moves = Moves(costs, question)
-    values = {name: data.draw(st.sampled_from(r)) for name, r in moves.ranges.items()}
-    stages = moves.decode(values)
+    stages = moves.decode({name: data.draw(st.sampled_from(r)) for name, r in moves.ranges.items()})
     assert moves.allows(stages)
     evaluate(costs, stages)
     encoded = moves.encode(stages)

@@ -32,8 +32,7 @@ def plan(model, stages, **options):
 @pytest.mark.parametrize(("name", "stages", "period"), OPTIMA)
 def test_the_published_optima_are_met(name, stages, period):
     document = workload(name)
-    costs = from_document(document)
-    best = plan(costs, stages)
+    best = plan(from_document(document), stages)
     assert best.optimal
     assert best.period == pytest.approx(period, rel=1e-9)
     assert best.period == pytest.approx(best.lower_bound, rel=1e-9)
@@ -91,8 +90,7 @@ def test_of_splits_of_equal_times_those_that_move_fewest_bytes_come_first(number
     chains = [cuts for cuts in product(*levels) if all(not a & ~b for a, b in pairwise(cuts))]
     transfers = sorted(at_cuts(model, cuts).bytes_moved for cuts in chains)
     assert plan(model, stages).bytes_moved == transfers[0]
-    listed = k_best(model, Question.of_split(stages), 5)
-    assert [p.bytes_moved for p in listed] == transfers[:5]
+    assert [p.bytes_moved for p in k_best(model, Question.of_split(stages), 5)] == transfers[:5]
 
 
 @pytest.mark.parametrize("cheap", [range(6), range(6, 12)])

@@ -106,8 +106,7 @@ def test_a_batch_waits_as_long_as_serves_most_and_a_single_item_not_at_all():
     assert delay == pytest.approx(9)
     fixed = Workload(limit_ms=30.0, delay_ms=0.0)
     assert rate > 300 > workload.served(fixed, stages, [20 / 16], 10 / 16)[0]
-    single = (Stage.on([0], "tvm", ["cpu:0"]),)
-    assert workload.served(TIGHT, single, [20.0], 20.0)[1] == 0
+    assert workload.served(TIGHT, (Stage.on([0], "tvm", ["cpu:0"]),), [20.0], 20.0)[1] == 0
 
 
 def test_a_lower_quantile_within_the_same_limit_allows_a_higher_rate():

@@ -72,8 +72,7 @@ def test_a_batch_may_wait_for_longer_than_the_system_can_count(delay_ms):
 
 @pytest.mark.parametrize("delay_ms", [None, 0.1])
 def test_items_enter_as_those_inside_leave(delay_ms):
-    slow = {1: lambda _: time.sleep(0.002)}
-    pipeline, _ = chain(batch=2, depth=1, before=slow)
+    pipeline, _ = chain(batch=2, depth=1, before={1: lambda _: time.sleep(0.002)})
     submitted = two_inputs(60)
     with pipeline.with_delay(delay_ms):
         tickets = in_time(lambda: [pipeline.enter(item) for item in submitted])
@@ -180,8 +179,7 @@ def test_items_whose_batch_cannot_run_again_get_the_reason(monkeypatch):
 
 def test_a_batch_that_is_due_goes_on_collecting_while_all_replicas_are_busy():
     release = threading.Event()
-    waits = {0: lambda _: release.wait()}
-    pipeline, stages = chain([[0, 1, 2]], before=waits, batch=4)
+    pipeline, stages = chain([[0, 1, 2]], before={0: lambda _: release.wait()}, batch=4)
     submitted = two_inputs(4)
     with pipeline.with_delay(0):
         tickets = [pipeline.enter(item) for item in submitted]
@@ -195,8 +193,7 @@ def test_a_batch_that_is_due_goes_on_collecting_while_all_replicas_are_busy():
 @pytest.mark.parametrize("delay_ms", [0, 1000])
 def test_closing_fails_the_items_of_a_batch_that_has_not_begun(delay_ms):
     release = threading.Event()
-    waits = {0: lambda _: release.wait()}
-    pipeline, _ = chain(before=waits, batch=4)
+    pipeline, _ = chain(before={0: lambda _: release.wait()}, batch=4)
     _, last = [pipeline.with_delay(delay_ms).enter(item) for item in two_inputs(2)]
     release.set()
     pipeline.close()

@@ -53,8 +53,7 @@ def in_thread(model, *_):
     goes_on.set()
     usual = stage.run
     run = Mock(side_effect=lambda values: goes_on.wait() and usual(values))
-    host = Mock(open=stage.open, close=stage.close, run=run)
-    with Pipeline(whole(model), [[host]]) as pipeline:
+    with Pipeline(whole(model), [[Mock(open=stage.open, close=stage.close, run=run)]]) as pipeline:
         yield Host(pipeline, goes_on.clear, lambda: setattr(run, "side_effect", RuntimeError))
         goes_on.set()
 

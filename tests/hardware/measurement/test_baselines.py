@@ -32,8 +32,7 @@ def four(monkeypatch):
 )  # fmt: skip
 def test_cores_run_together_other_devices_alone_and_a_replica_on_each(devices, expected):
     runs = unsplit_runs("r", with_copies(list(map(parse, devices))), has_hint=False)
-    named = [(run.name.removeprefix("r, "), *map(str, run.devices)) for run in runs]
-    assert named == expected
+    assert [(run.name.removeprefix("r, "), *map(str, run.devices)) for run in runs] == expected
 
 
 @pytest.mark.parametrize("count", [1, 2])
