@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from copy import copy
 from dataclasses import replace
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from autosplit.errors import ModelError, line_of
@@ -24,17 +26,14 @@ from autosplit.frontend.torch.checks import target_name
 
 _FAILED_NODE = re.compile(r"translating node %(\w+)[^\n]*target=([\w.]+)")
 _ATTENTION = "scaled_dot_product_attention.default"
-# Ops that torch decomposes first. Its exporter writes a wrong Conv for conv3d without bias, stacks
-# by a function of sequences, reads what a copy overwrites, mixes operands of different types, takes
-# -0.0 for positive, divides integers as 32-bit floats, rounds quotients, and overflows in logaddexp
-# and log_sigmoid.
-_DECOMPOSED = frozenset(
-    f"{_ATTENTION} conv3d.default hstack.default vstack.default dstack.default "
-    "column_stack.default atleast_1d.Sequence atleast_2d.Sequence atleast_3d.Sequence "
-    "copy.default copy_.default logaddexp.default logaddexp2.default log_sigmoid.default "
-    "div.Tensor_mode div.Scalar_mode divide.Tensor_mode divide.Scalar_mode "
-    "divide.Tensor multiply.Tensor subtract.Tensor true_divide.Tensor remainder.Tensor "
-    "remainder.Scalar signbit.default".split()
+# Composite ops that torch decomposes first. Its exporter writes a wrong Conv for conv3d without
+# bias, stacks by a function of sequences, mixes operands of different types, and overflows in
+# log_sigmoid.
+_COMPOSITE = (
+    "conv3d.default hstack.default vstack.default dstack.default column_stack.default "
+    "atleast_1d.Sequence atleast_2d.Sequence atleast_3d.Sequence log_sigmoid.default "
+    "divide.Tensor divide.Tensor_mode divide.Scalar_mode multiply.Tensor subtract.Tensor "
+    "true_divide.Tensor"
 )
 
 
@@ -172,19 +171,22 @@ def quiet() -> Iterator[None]:
 
 
 def _decompositions(program: Any) -> dict[Any, Any]:
-    """Decompositions of ops that the exporter or TVM misreads, if the program has any of them."""
-    if not any(map(_is_lacking, program.graph.nodes)):
-        return {}
-    table, aten = torch.export.default_decompositions(), torch.ops.aten
-    table[aten.atleast_1d.Sequence] = lambda parts: list(map(torch.atleast_1d, parts))
-    table[aten.atleast_2d.Sequence] = lambda parts: list(map(torch.atleast_2d, parts))
-    table[aten.atleast_3d.Sequence] = lambda parts: list(map(torch.atleast_3d, parts))
+    """Decompositions of ops that the exporter or TVM misreads."""
+    aten, composite = torch.ops.aten, torch._C.DispatchKey.CompositeImplicitAutograd
+    ops = [attrgetter(name)(aten) for name in _COMPOSITE.split()]
+    # Their method ``decompose`` would look them up in this table again.
+    table = {op: partial(op._op_dk, composite) for op in ops}
+    # The exporter overflows in these.
+    table |= torch._decomp.get_decompositions([aten.logaddexp, aten.logaddexp2])
     table[aten.copy.default] = _copy
     table[aten.div.Tensor_mode] = table[aten.div.Scalar_mode] = _quotient
+    table[aten.floor_divide.default] = table[aten.floor_divide.Scalar] = _floor_quotient
     table[aten.remainder.Tensor] = table[aten.remainder.Scalar] = _remainder
-    table[aten.scaled_dot_product_attention.default] = _attention
+    table[aten.remainder.Scalar_Tensor] = _remainder
     table[aten.signbit.default] = lambda number: torch.where(number == 0, 1 / number, number) < 0
-    return {op: function for op, function in table.items() if target_name(op) in _DECOMPOSED}
+    if any(map(_lacks_attention, program.graph.nodes)):
+        table[aten.scaled_dot_product_attention.default] = _attention
+    return table
 
 
 def _copy(target: Any, source: Any, non_blocking: bool = False) -> Any:
@@ -193,20 +195,41 @@ def _copy(target: Any, source: Any, non_blocking: bool = False) -> Any:
 
 
 def _quotient(dividend: Any, divisor: Any, *, rounding_mode: str | None) -> Any:
-    """The exact quotient of integers; the exporter would divide them as 32-bit floats."""
-    if rounding_mode is None or torch.result_type(dividend, divisor).is_floating_point:
+    """The exact quotient; the exporter would divide integers as 32-bit floats."""
+    is_float = torch.result_type(dividend, divisor).is_floating_point
+    if rounding_mode is None or (is_float and rounding_mode == "trunc"):
         return NotImplemented
     if rounding_mode == "trunc":
         dividend = dividend - torch.fmod(dividend, divisor)
     return torch.floor_divide(dividend, divisor)
 
 
+def _floor_quotient(dividend: Any, divisor: Any) -> Any:
+    """The quotient of floats by their exact rest, as torch has it; the exporter rounds it twice."""
+    dtype = torch.result_type(dividend, divisor)
+    if not dtype.is_floating_point:
+        return NotImplemented
+    dividend, divisor = (torch.as_tensor(number, dtype=dtype) for number in (dividend, divisor))
+    rest = torch.fmod(dividend, divisor)
+    quotient = (dividend - rest) / divisor
+    quotient = torch.where(_is_opposite(rest, divisor), quotient - 1, quotient)
+    floor = quotient.floor()
+    floor = torch.where(quotient - floor > 0.5, floor + 1, floor)
+    return torch.where(divisor == 0, dividend / divisor, floor)
+
+
 def _remainder(number: Any, divisor: Any) -> Any:
     """The exact rest of floats; the exporter's rounded quotient is wrong where it is large."""
-    if not torch.result_type(number, divisor).is_floating_point:
+    dtype = torch.result_type(number, divisor)
+    if not dtype.is_floating_point:
         return NotImplemented
-    rest = torch.fmod(number, divisor)
-    return torch.where(rest * divisor < 0, rest + divisor, rest)
+    rest = torch.fmod(torch.as_tensor(number, dtype=dtype), divisor)
+    return torch.where(_is_opposite(rest, divisor), rest + divisor, rest)
+
+
+def _is_opposite(rest: Any, divisor: Any) -> Any:
+    """Where a rest has not the sign of its divisor."""
+    return (rest != 0) & ((rest < 0) != (divisor < 0))
 
 
 def _attention(query: Any, key: Any, value: Any, mask: Any = None, *more: Any, **other: Any) -> Any:
@@ -217,11 +240,11 @@ def _attention(query: Any, key: Any, value: Any, mask: Any = None, *more: Any, *
     return by_products(query, key, value, mask, *more, **other)[0]
 
 
-def _is_lacking(node: Any) -> bool:
-    name = target_name(node.target)
-    if name == _ATTENTION:
-        return node.args[0].meta["val"].ndim != 4 or bool(node.kwargs.get("enable_gqa"))
-    return name in _DECOMPOSED
+def _lacks_attention(node: Any) -> bool:
+    """Whether a node is an attention that the exporter does not know."""
+    if target_name(node.target) != _ATTENTION:
+        return False
+    return node.args[0].meta["val"].ndim != 4 or bool(node.kwargs.get("enable_gqa"))
 
 
 def _refusal(error: BaseException) -> str:
