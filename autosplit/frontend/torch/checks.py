@@ -9,7 +9,7 @@ from autosplit.extras import torch
 
 
 def require_computation(program: Any) -> None:
-    """Raise ModelError for an op with effects outside the program: on files, storages, Python.
+    """Raise ModelError for an op that affects files, storages or Python, trains, or is inexact.
 
     Torch runs the ops of a program while it decomposes them. Ops that its dispatcher does not know
     (``aten.save``, ``aten.manual_seed``) are TorchScript functions, not kernels.
@@ -27,19 +27,12 @@ def require_computation(program: Any) -> None:
             raise ModelError(
                 f"op {node.target} of node '{node.name}' has side effects; export without it"
             )
-
-
-def require_inference(program: Any) -> None:
-    """Raise ModelError for a batch norm that trains, and for what ONNX computes inexactly."""
-    for node in program.graph.nodes:
-        name = target_name(node.target)
-        if name in ("histc.default", "logcumsumexp.default"):
-            raise ModelError(f"node '{node.name}' ({name}) has no exact form in ONNX; replace it")
-        if name == "batch_norm.default" and node.args[5] is True and node.args[3] is not None:
-            raise ModelError(
-                f"node '{node.name}' normalises by the statistics of its input, as in training; "
-                "export the model after eval()"
-            )
+        kind = target_name(node.target)
+        is_divided_anew = kind.startswith("avg_pool") and node.args[6:7] not in ((), (None,))
+        if is_divided_anew or kind in ("histc.default", "logcumsumexp.default"):
+            raise ModelError(f"node '{node.name}' ({kind}) has no exact form in ONNX; replace it")
+        if kind == "batch_norm.default" and node.args[5] is True and node.args[3] is not None:
+            raise ModelError(f"node '{node.name}' normalises as in training; export after eval()")
 
 
 def require_arrays(program: Any) -> None:

@@ -62,7 +62,6 @@ def convert(program: Any, name: str, shapes: Shapes | None = None, batch: int = 
     used: set[str] = set()  # the program may return a result twice
     outputs = tuple(unused(str(name), used) for name in program.graph_signature.user_outputs)
     checks.require_computation(program)
-    checks.require_inference(program)
     proto, decomposed, states = export(program, outputs)
     proto = file.prepared(proto, _static_shapes(decomposed, shapes or {}), batch)
     nodes = named_nodes(proto.graph, decomposed, program)
@@ -147,13 +146,8 @@ def open_program(source: SourceModel) -> Callable[[Mapping[str, Any]], dict[str,
         results = dict(zip(outputs, pytree.tree_leaves(called), strict=True))
         for state in source.states:
             results.setdefault(state.output, tensors[state.input])
-        return {name: _array(value.detach()) for name, value in results.items()}
+        # Torch converts no bfloat16 to numpy; TVM does where data is aligned, as in a clone.
+        values = {name: value.detach().contiguous().clone() for name, value in results.items()}
+        return {name: tvm.runtime.from_dlpack(v).numpy() for name, v in values.items()}
 
     return step
-
-
-def _array(tensor: Any) -> Array:
-    """A torch tensor as an array. Torch converts no bfloat16 to numpy; TVM does."""
-    if str(tensor.dtype) == "torch.bfloat16":
-        tensor = tvm.runtime.from_dlpack(tensor.contiguous())
-    return np.asarray(tensor.numpy())
