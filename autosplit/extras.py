@@ -31,7 +31,6 @@ class _Late:
 onnx: Any = _Late("onnx")
 helper: Any = _Late("onnx.helper")
 numpy_helper: Any = _Late("onnx.numpy_helper")
-onnx_ir: Any = _Late("onnx_ir")
 torch: Any = _Late("torch")
 tvm: Any = _Late("tvm")
 ir: Any = _Late("tvm.ir")

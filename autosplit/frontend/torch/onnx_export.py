@@ -17,7 +17,7 @@ from operator import attrgetter
 from typing import Any
 
 from autosplit.errors import ModelError, line_of
-from autosplit.extras import onnx_ir, torch
+from autosplit.extras import torch
 from autosplit.frontend.onnx.importer import source_nodes
 from autosplit.frontend.onnx.nodes import scopes_of
 from autosplit.frontend.source import SourceNode, SourceState, unused
@@ -25,16 +25,16 @@ from autosplit.frontend.torch.buffers import expose_states
 from autosplit.frontend.torch.checks import target_name
 
 _FAILED_NODE = re.compile(r"translating node %(\w+)[^\n]*target=([\w.]+)")
-_ATTENTION = "scaled_dot_product_attention.default"
 # Composite ops that torch decomposes first. Its exporter writes a wrong Conv for conv3d without
-# bias, stacks by a function of sequences, mixes operands of different types, and overflows in
-# log_sigmoid.
-_COMPOSITE = (
-    "conv3d.default hstack.default vstack.default dstack.default column_stack.default "
-    "atleast_1d.Sequence atleast_2d.Sequence atleast_3d.Sequence log_sigmoid.default "
-    "divide.Tensor divide.Tensor_mode divide.Scalar_mode multiply.Tensor subtract.Tensor "
-    "true_divide.Tensor"
-)
+# bias, stacks by a function of sequences, mixes operands of different types, overflows in
+# log_sigmoid, converts what softmax returns instead of what it takes, compares integers exactly in
+# isclose, and smooths no labels.
+_COMPOSITE = """
+    atleast_1d.Sequence atleast_2d.Sequence atleast_3d.Sequence column_stack.default conv3d.default
+    cross_entropy_loss.default divide.Scalar_mode divide.Tensor divide.Tensor_mode dstack.default
+    hstack.default isclose.default log_sigmoid.default log_softmax.int multiply.Tensor softmax.int
+    subtract.Tensor true_divide.Tensor vstack.default
+"""
 
 
 def export(program: Any, outputs: Sequence[str]) -> tuple[Any, Any, tuple[SourceState, ...]]:
@@ -46,7 +46,7 @@ def export(program: Any, outputs: Sequence[str]) -> tuple[Any, Any, tuple[Source
     states: list[SourceState] = []
 
     def decomposed(table: Any) -> Any:
-        functional = program.run_decompositions(table | _decompositions(program))
+        functional = program.run_decompositions(table | _decompositions())
         states.extend(expose_states(functional, outputs))
         return functional
 
@@ -58,7 +58,6 @@ def export(program: Any, outputs: Sequence[str]) -> tuple[Any, Any, tuple[Source
         try:
             exported = torch.onnx.export(observed, dynamo=True, optimize=False, verbose=False)
             _name_entries(exported.model.graph, exported.exported_program)
-            _correct_nodes(exported.model.graph)
             return exported.model_proto, exported.exported_program, tuple(states)
         except Exception as error:
             raise ModelError(_refusal(error)) from error
@@ -70,26 +69,6 @@ def _name_entries(graph: Any, program: Any) -> None:
         value.name = name
     for value in list(graph.initializers.values()):
         value.name = value.metadata_props.get("pkg.torch.onnx.original_node_name", value.name)
-
-
-def _correct_nodes(graph: Any) -> None:
-    """Correct what torch's exporter writes for atan2 and for boolean masks of attention.
-
-    Its atan2 of 0 and a negative number is -pi, torch's is pi. Its masks add the least finite
-    number, which gives the mean of the values where all keys of a query are hidden. Torch gives 0,
-    and so does the exported model with -inf: its further nodes replace the resulting NaN by 0.
-    """
-    for node in graph:
-        namespace = node.metadata_props.get("namespace", "")
-        if node.op_type == "Greater" and namespace.endswith(("atan2.default", "angle.default")):
-            node.op_type = "GreaterOrEqual"
-        attribute = node.attributes.get("value") if node.op_type == "Constant" else None
-        if attribute is None or not namespace.endswith(_ATTENTION):
-            continue
-        number = attribute.as_tensor()
-        if number.dtype.is_floating_point() and (number.numpy() == number.dtype.min).all():
-            infinite = onnx_ir.tensor(-math.inf, dtype=number.dtype)
-            node.attributes["value"] = onnx_ir.AttrTensor("value", infinite)
 
 
 def named_nodes(graph: Any, decomposed: Any, program: Any) -> list[SourceNode]:
@@ -170,38 +149,42 @@ def quiet() -> Iterator[None]:
         logging.disable(disabled)
 
 
-def _decompositions(program: Any) -> dict[Any, Any]:
+def _decompositions() -> dict[Any, Any]:
     """Decompositions of ops that the exporter or TVM misreads."""
     aten, composite = torch.ops.aten, torch._C.DispatchKey.CompositeImplicitAutograd
     ops = [attrgetter(name)(aten) for name in _COMPOSITE.split()]
     # Their method ``decompose`` would look them up in this table again.
-    table = {op: partial(op._op_dk, composite) for op in ops}
+    table: dict[Any, Any] = {op: partial(op._op_dk, composite) for op in ops}
+    for op in (aten.mean.dim, aten.sum.default, aten.sum.dim_IntList):
+        table[op] = partial(_converted, op)
     # The exporter overflows in these.
     table |= torch._decomp.get_decompositions([aten.logaddexp, aten.logaddexp2])
-    table[aten.copy.default] = _copy
+    # The exporter would read what a copy overwrites to know its type.
+    table[aten.copy.default] = lambda old, new, *_: new.expand_as(old).to(old.dtype).clone()
     table[aten.div.Tensor_mode] = table[aten.div.Scalar_mode] = _quotient
     table[aten.floor_divide.default] = table[aten.floor_divide.Scalar] = _floor_quotient
     table[aten.remainder.Tensor] = table[aten.remainder.Scalar] = _remainder
     table[aten.remainder.Scalar_Tensor] = _remainder
     table[aten.signbit.default] = lambda number: torch.where(number == 0, 1 / number, number) < 0
-    if any(map(_lacks_attention, program.graph.nodes)):
-        table[aten.scaled_dot_product_attention.default] = _attention
+    table[aten.atan2.default], table[aten.angle.default] = _atan2, _angle
+    table[aten.scaled_dot_product_attention.default] = _attention
+    # It is safe against masks that hide all, of which ``_attention`` takes care.
+    table[aten._safe_softmax.default] = aten.softmax.int
     return table
 
 
-def _copy(target: Any, source: Any, non_blocking: bool = False) -> Any:
-    """Return the source: the exporter would read old values of the target to know their type."""
-    return source.to(target.dtype).expand(target.shape).clone()
+def _converted(op: Any, operand: Any, *arguments: Any, dtype: Any = None) -> Any:
+    """Convert the operand of a reduction; the exporter would convert the result."""
+    return NotImplemented if dtype is None else op(operand.to(dtype), *arguments)
 
 
 def _quotient(dividend: Any, divisor: Any, *, rounding_mode: str | None) -> Any:
     """The exact quotient; the exporter would divide integers as 32-bit floats."""
-    is_float = torch.result_type(dividend, divisor).is_floating_point
-    if rounding_mode is None or (is_float and rounding_mode == "trunc"):
+    if rounding_mode == "floor":
+        return torch.floor_divide(dividend, divisor)
+    if rounding_mode is None or torch.result_type(dividend, divisor).is_floating_point:
         return NotImplemented
-    if rounding_mode == "trunc":
-        dividend = dividend - torch.fmod(dividend, divisor)
-    return torch.floor_divide(dividend, divisor)
+    return torch.floor_divide(dividend - torch.fmod(dividend, divisor), divisor)
 
 
 def _floor_quotient(dividend: Any, divisor: Any) -> Any:
@@ -211,8 +194,8 @@ def _floor_quotient(dividend: Any, divisor: Any) -> Any:
         return NotImplemented
     dividend, divisor = (torch.as_tensor(number, dtype=dtype) for number in (dividend, divisor))
     rest = torch.fmod(dividend, divisor)
-    quotient = (dividend - rest) / divisor
-    quotient = torch.where(_is_opposite(rest, divisor), quotient - 1, quotient)
+    is_above = rest != torch.remainder(dividend, divisor)
+    quotient = (dividend - rest) / divisor - is_above.to(dtype)
     floor = quotient.floor()
     floor = torch.where(quotient - floor > 0.5, floor + 1, floor)
     return torch.where(divisor == 0, dividend / divisor, floor)
@@ -224,27 +207,32 @@ def _remainder(number: Any, divisor: Any) -> Any:
     if not dtype.is_floating_point:
         return NotImplemented
     rest = torch.fmod(torch.as_tensor(number, dtype=dtype), divisor)
-    return torch.where(_is_opposite(rest, divisor), rest + divisor, rest)
+    return torch.where((rest != 0) & ((rest < 0) != (divisor < 0)), rest + divisor, rest)
 
 
-def _is_opposite(rest: Any, divisor: Any) -> Any:
-    """Where a rest has not the sign of its divisor."""
-    return (rest != 0) & ((rest < 0) != (divisor < 0))
+def _atan2(y: Any, x: Any) -> Any:
+    """The angle of a point; the exporter's is wrong for NaN, zeros and infinities."""
+    quotient = y / x  # NaN for two zeros and for two infinities
+    ratio = torch.where(y.abs() == x.abs(), (y != 0).to(quotient.dtype), quotient.abs())
+    angle = torch.where(torch.signbit(x), math.pi - ratio.atan(), ratio.atan())
+    return torch.where(torch.signbit(y), -angle, angle)
+
+
+def _angle(number: Any) -> Any:
+    if number.is_complex():
+        return torch.atan2(number.imag, number.real)
+    return torch.where(number < 0, math.pi, torch.where(number > 0, 0.0, number))
 
 
 def _attention(query: Any, key: Any, value: Any, mask: Any = None, *more: Any, **other: Any) -> Any:
-    """Attention by products; where a mask hides all keys it gives 0, the exporter's NaN."""
+    """Attention by products; where a mask hides all keys it gives 0, the exporter's their mean."""
     if mask is not None and mask.dtype == torch.bool:
         mask = torch.where(mask, 0.0, -math.inf).to(query.dtype)
     by_products = torch.ops.aten._scaled_dot_product_attention_math.default
-    return by_products(query, key, value, mask, *more, **other)[0]
-
-
-def _lacks_attention(node: Any) -> bool:
-    """Whether a node is an attention that the exporter does not know."""
-    if target_name(node.target) != _ATTENTION:
-        return False
-    return node.args[0].meta["val"].ndim != 4 or bool(node.kwargs.get("enable_gqa"))
+    result = by_products(query, key, value, mask, *more, **other)[0]
+    if mask is None:
+        return result
+    return torch.where((mask == -math.inf).all(-1, keepdim=True), 0.0, result)
 
 
 def _refusal(error: BaseException) -> str:
