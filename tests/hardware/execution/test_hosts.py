@@ -22,7 +22,7 @@ from tests.hardware.servers import Server
 from tests.nets import amplifier
 
 pytestmark = pytest.mark.integration
-SECONDS = 4.0  # that a stage may be silent; a busy machine needs some for a call
+SECONDS = 8.0  # that a stage may be silent; a busy machine needs some to load a runtime
 CORES = devices.Cores(devices.available()[:1])
 
 
