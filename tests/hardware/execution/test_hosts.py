@@ -5,7 +5,7 @@ import itertools
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import psutil
 import pytest
@@ -22,7 +22,7 @@ from tests.hardware.servers import Server
 from tests.nets import amplifier
 
 pytestmark = pytest.mark.integration
-SECONDS = 8.0  # that a stage may be silent; a busy machine needs some to load a runtime
+SECONDS = 4.0  # that a stage may be silent; a busy machine needs some for a call
 CORES = devices.Cores(devices.available()[:1])
 
 
@@ -63,7 +63,8 @@ def in_process(model, folder, _):
     process = pytest.importorskip("autosplit.hardware.runtimes.openvino.process")
     (ports,) = whole(model).stages
     model.runtime_of("openvino").write(ports, folder / "stage.onnx", CORES)
-    stage = process.ProcessStage(folder / "stage.onnx", ports, CORES, "f32")
+    with patch.object(devices, "SILENCE_S", 60.0):  # for loading, beside the tests of clusters
+        stage = process.ProcessStage(folder / "stage.onnx", ports, CORES, "f32")
     (child,) = psutil.Process(stage._worker._process.pid).children()
     with Pipeline(whole(model), [[stage]]) as pipeline:
         yield Host(pipeline, child.suspend, child.kill, f"OpenVINO on {CORES}")
@@ -97,10 +98,8 @@ HOSTS = {"thread": in_thread, "process": in_process, "server": on_server, "actor
 
 @contextlib.contextmanager
 def running(name, model, folder, request):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(devices, "SILENCE_S", SECONDS)
-        with HOSTS[name](model, folder, request) as host:
-            yield host
+    with patch.object(devices, "SILENCE_S", SECONDS), HOSTS[name](model, folder, request) as host:
+        yield host
 
 
 @pytest.mark.parametrize("name", HOSTS)
