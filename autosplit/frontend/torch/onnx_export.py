@@ -157,8 +157,7 @@ def _decompositions() -> dict[Any, Any]:
     table: dict[Any, Any] = {op: partial(op._op_dk, composite) for op in ops}
     for op in (aten.mean.dim, aten.sum.default, aten.sum.dim_IntList):
         table[op] = partial(_converted, op)
-    # The exporter overflows in these.
-    table |= torch._decomp.get_decompositions([aten.logaddexp, aten.logaddexp2])
+    table |= torch._decomp.get_decompositions([aten.logaddexp, aten.logaddexp2])  # overflow
     # The exporter would read what a copy overwrites to know its type.
     table[aten.copy.default] = lambda old, new, *_: new.expand_as(old).to(old.dtype).clone()
     table[aten.div.Tensor_mode] = table[aten.div.Scalar_mode] = _quotient
@@ -192,7 +191,7 @@ def _floor_quotient(dividend: Any, divisor: Any) -> Any:
     dtype = torch.result_type(dividend, divisor)
     if not dtype.is_floating_point:
         return NotImplemented
-    dividend, divisor = (torch.as_tensor(number, dtype=dtype) for number in (dividend, divisor))
+    dividend, divisor = _tensor(dividend, dtype), _tensor(divisor, dtype)
     rest = torch.fmod(dividend, divisor)
     is_above = rest != torch.remainder(dividend, divisor)
     quotient = (dividend - rest) / divisor - is_above.to(dtype)
@@ -206,8 +205,12 @@ def _remainder(number: Any, divisor: Any) -> Any:
     dtype = torch.result_type(number, divisor)
     if not dtype.is_floating_point:
         return NotImplemented
-    rest = torch.fmod(torch.as_tensor(number, dtype=dtype), divisor)
+    rest = torch.fmod(_tensor(number, dtype), divisor)
     return torch.where((rest != 0) & ((rest < 0) != (divisor < 0)), rest + divisor, rest)
+
+
+def _tensor(number: Any, dtype: Any) -> Any:  # torch 2.13 loses the constants of as_tensor
+    return number.to(dtype) if torch.is_tensor(number) else torch.full((), number, dtype=dtype)
 
 
 def _atan2(y: Any, x: Any) -> Any:
