@@ -13,12 +13,12 @@ MOST = {
     "autosplit/study": 3_768,
     "autosplit/frontend": 3_644,
     "autosplit/lowering": 3_005,
-    "autosplit/hardware": 10_938,
+    "autosplit/hardware": 10_940,
     "autosplit/deploy": 2_719,
     "autosplit/report autosplit/cli autosplit/zoo": 5_445,
-    "autosplit": 34_860,
+    "autosplit": 34_862,
     "studies": 3_903,
-    "tests": 23_788,
+    "tests": 23_787,
 }
 
 

@@ -47,8 +47,7 @@ class StageLoads:
         self.problem, self.weights, self._deadline = problem, weights, deadline
         finite = problem.times[np.isfinite(problem.times)].sum() + problem.overheads.sum()
         transfers = problem.send.sum() + (problem.receive * problem.readers).sum()
-        ceiling = limit * problem.question.count
-        self.top = max(min(ceiling, float(finite + transfers)), 1e-300)
+        self.top = max(min(limit * problem.question.count, float(finite + transfers)), 1e-300)
         # A larger load is not possible, above the limit, or that of a replica that hardly helps.
         self._most = 2 * self.top * (_SLOW if problem.mixes else 1.0)
         costs = problem.times, problem.send, problem.receive
@@ -91,7 +90,8 @@ class StageLoads:
         """Compute the sums over each cut, and sort the cuts by the work before them."""
         p = self.problem
         ends = np.stack([self._least(self.send[p.kind]), self._least(self.receive[p.kind])], axis=1)
-        over_groups = np.vstack([least_time, np.ones(p.size), p.stateful, p.sizes, self.times]).T
+        ones, stateful = np.ones(p.size), p.stateful.astype(np.float64)
+        over_groups = np.vstack([least_time, ones, stateful, p.sizes, self.times]).T
         sums = self._sums(words, over_groups)
         # The empty cut is the first and the full one the last; of nested cuts the larger is later.
         order = np.lexsort((sums[:, 1], sums[:, 0], sums[:, 1] == p.size, sums[:, 1] > 0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -64,10 +65,11 @@ class OpenvinoRuntime(SubmodelRuntime):
     has_hint = True
     precision: ClassVar[Precision] = "f32"
 
-    @property  # not cached, since a model is refused each time
+    @cached_property
     def original(self) -> OnnxModel:
         """See SubmodelRuntime. Also raises ModelError for numbers that need more than 24 bits."""
-        original, reason = super().original, ""
+        # Not of ``super()``, whose cache would hold the model when it is used again.
+        original, reason = SubmodelRuntime.original.func(self), ""
         if "float64" in self.source.lowered.dtypes and not self.rounds_to:
             reason = f"float64 in 32 bits; '{self.source.graph.name}' needs"
         elif node := _inexact_quotient(original.proto.graph):
