@@ -159,7 +159,11 @@ class SubmodelRuntime(Runtime):
                 f"runtime '{self.name}' needs an ONNX file or a PyTorch program, but "
                 f"'{self.source.graph.name}' is neither; use runtime = \"tvm\""
             )
+        self.require_exact(original)
         return original
+
+    def require_exact(self, original: OnnxModel) -> None:
+        """Raise ModelError for a model that this runtime rounds; the usual one rounds none."""
 
     @cached_property
     def groups(self) -> NodeGroups:

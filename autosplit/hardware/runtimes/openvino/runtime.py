@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -65,18 +64,15 @@ class OpenvinoRuntime(SubmodelRuntime):
     has_hint = True
     precision: ClassVar[Precision] = "f32"
 
-    @cached_property
-    def original(self) -> OnnxModel:
-        """See SubmodelRuntime. Also raises ModelError for numbers that need more than 24 bits."""
-        # Not of ``super()``, whose cache would hold the model when it is used again.
-        original, reason = SubmodelRuntime.original.func(self), ""
+    def require_exact(self, original: OnnxModel) -> None:
+        """See SubmodelRuntime: OpenVINO computes in 24 bits."""
+        reason = ""
         if "float64" in self.source.lowered.dtypes and not self.rounds_to:
             reason = f"float64 in 32 bits; '{self.source.graph.name}' needs"
         elif node := _inexact_quotient(original.proto.graph):
             reason = f"in 24 bits, too few for a number that node '{node}' divides; choose"
         if reason:
             raise ModelError(f"runtime '{self.name}' computes {reason} another --runtime")
-        return original
 
     def submodel(self, spec: StageSpec) -> Any:
         """See SubmodelRuntime."""
