@@ -431,6 +431,8 @@ def _variant_of(item: Item, variants: Sequence[Variant]) -> Variant:
     if not isinstance(item, Mapping):
         kind = type(item).__name__
         raise ConfigError(f"item is a {kind}; give the array of each input by its name")
+    if len(variants) == 1:
+        return variants[0]
     shapes = {name: getattr(array, "shape", None) for name, array in item.items()}
     return max(variants, key=lambda v: sum(shapes.get(p.name) == p.shape for p in v.inputs))
 

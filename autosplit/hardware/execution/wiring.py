@@ -129,8 +129,7 @@ def part(graph: FusedGraph, ops: Sequence[int], outputs: Iterable[tuple[str, str
         results = [t for i in ops for t in graph.ops[i].outputs]
         spec = replace(spec, outputs=tuple(_port(graph, t) for t in results))
     names = [(port.name, port.name) for port in spec.outputs]
-    connections = connections_of(spec.inputs, [spec], names)
-    return Wiring(spec.inputs, spec.outputs, (spec,), connections)
+    return Wiring(spec.inputs, spec.outputs, (spec,), connections_of(spec.inputs, [spec], names))
 
 
 def _spec(

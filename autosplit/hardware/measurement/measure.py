@@ -166,8 +166,7 @@ def _period_samples(
 ) -> list[float]:
     # With replicas, items overtake each other and leave the stage in groups.
     ends = sorted(completions(events, warm - 1, last))
-    of_batches = gaps(ends, max(pipeline.replicas, default=1))
-    return [gap / pipeline.batch for gap in of_batches]
+    return [gap / pipeline.batch for gap in gaps(ends, max(pipeline.replicas, default=1))]
 
 
 def is_known(samples: Sequence[float], budget: Budget) -> bool:

@@ -87,8 +87,7 @@ def load_point(
     latencies = open_latencies(pipeline, items, workload, count, streams)
     timed = latencies[int(WARM_UP * len(latencies)) :]
     quantiles = {n: replace(spread(timed, share=q), samples=()) for n, q in QUANTILES.items()}
-    reasons = disturbance.since(start).reasons
-    return LoadPoint(workload.rate, len(timed), quantiles, reasons)
+    return LoadPoint(workload.rate, len(timed), quantiles, disturbance.since(start).reasons)
 
 
 @without_full_collections()

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from autosplit.errors import ConfigError, StageError
-from autosplit.hardware.devices.device import SILENCE_S
+from autosplit.hardware.devices import device as devices
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.stage_spec import Port
 from autosplit.hardware.execution.wiring import Wiring
@@ -105,10 +105,11 @@ def accuracy_of(pipeline: Pipeline, expected: Expected, tolerance: float) -> Acc
         # The items are repeated until they fill a batch, and until no replica is without one.
         rounds = -(-pipeline.batch // len(expected.items))
         items, along = [*expected.items] * rounds, [*expected.along] * rounds
-        worst, end = compare(pipeline.run(items), along, tolerance), time.monotonic() + SILENCE_S
+        worst = compare(pipeline.run(items), along, tolerance)
+        end = time.monotonic() + devices.SILENCE_S
         while worst.equal and pipeline.unused:
             if time.monotonic() > end:
-                raise StageError(f"{min(pipeline.unused)} got no item for {SILENCE_S:g} s")
+                raise StageError(f"{min(pipeline.unused)} got no item for {devices.SILENCE_S:g} s")
             further = compare(pipeline.run(items), along, tolerance)
             worst = max(worst, further, key=lambda each: (not each.equal, each.max_rel_error))
         return worst
