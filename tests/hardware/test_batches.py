@@ -62,11 +62,18 @@ def test_items_that_influence_one_another_are_refused_by_op(save):
         batched_profiles(model, along(1), [4])
 
 
-def test_every_place_of_a_batch_is_compared(save):
-    body = """s = Shape(x)  n = Gather(s, zero)  places = Range(zero, n, one)
+@pytest.mark.parametrize(
+    "body",
+    [
+        """s = Shape(x)  n = Gather(s, zero)  places = Range(zero, n, one)
         late = GreaterOrEqual(places, nine)  c = Cast<to=1>(late)  u = Unsqueeze(c, axis)
-        y = Add(x, u)"""
-    weights = {"zero": np.array(0), "one": np.array(1), "nine": np.array(9), "axis": np.array([1])}
+        y = Add(x, u)""",
+        "a = Slice(x, middle, end)  b = Slice(x, start, middle)  y = Concat<axis=0>(a, b)",
+    ],
+)
+def test_every_place_of_a_batch_is_compared(save, body):
+    numbers = {"start": [0], "middle": [-8], "end": [99], "zero": 0, "one": 1, "nine": 9}
+    weights = {name: np.array(value) for name, value in (numbers | {"axis": [1]}).items()}
     model = loaded(save, body, weights)
     with pytest.raises(ModelError, match=r"batch 16 of .* influence one another in op"):
         batched_profiles(model, along(1), [16])

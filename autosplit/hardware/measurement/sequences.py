@@ -102,9 +102,11 @@ def accuracy_of(pipeline: Pipeline, expected: Expected, tolerance: float) -> Acc
     A model with states runs in several streams, interleaved, which are reset at the end.
     """
     if not pipeline.wiring.first_states:
-        # The items are repeated until they fill a batch, and until no replica is without one.
-        rounds = -(-pipeline.batch // len(expected.items))
-        items, along = [*expected.items] * rounds, [*expected.along] * rounds
+        # The items are repeated until they fill a batch, and until no replica is without one. Each
+        # round begins with the next item, so that a swap of rounds in a batch is seen.
+        count, rounds = len(expected.items), -(-pipeline.batch // len(expected.items))
+        order = [(n + n // count) % count for n in range(rounds * count)]
+        items, along = ([each[n] for n in order] for each in (expected.items, expected.along))
         worst = compare(pipeline.run(items), along, tolerance)
         end = time.monotonic() + devices.SILENCE_S
         while worst.equal and pipeline.unused:
