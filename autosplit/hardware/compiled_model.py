@@ -253,10 +253,8 @@ class CompiledModel(StageSource):
         """
         seconds = seconds or PROFILE_S / len(self.runtimes)
         names = [*(runtimes or self.runtimes)]
-        by_device = {
-            spelling: self._profiles_on(device, names, seconds, force)
-            for spelling, device in {str(device): device for device in places}.items()
-        }
+        distinct = {str(device): device for device in places}
+        by_device = {n: self._profiles_on(d, names, seconds, force) for n, d in distinct.items()}
         profiles = [by_device[str(device)][name] for name in names for device in places]
         for name, reason in self.left_out.items() if not runtimes else ():
             profiles += [self._no_profile(name, device, reason) for device in places]

@@ -62,21 +62,17 @@ def test_items_that_influence_one_another_are_refused_by_op(save):
         batched_profiles(model, along(1), [4])
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        """s = Shape(x)  n = Gather(s, zero)  places = Range(zero, n, one)
-        late = GreaterOrEqual(places, nine)  c = Cast<to=1>(late)  u = Unsqueeze(c, axis)
-        y = Add(x, u)""",
-        "a = Slice(x, middle, end)  b = Slice(x, start, middle)  y = Concat<axis=0>(a, b)",
-    ],
-)
+LATE = """s = Shape(x)  n = Gather(s, zero)  places = Range(zero, n, one)
+    late = GreaterOrEqual(places, nine)  y = Add(x, Unsqueeze(Cast<to=1>(late), axis))"""
+SWAPPED = "a = Slice(x, middle, end)  b = Slice(x, start, middle)  y = Concat<axis=0>(a, b)"
+
+
+@pytest.mark.parametrize("body", [LATE, SWAPPED])
 def test_every_place_of_a_batch_is_compared(save, body):
-    numbers = {"start": [0], "middle": [-8], "end": [99], "zero": 0, "one": 1, "nine": 9}
-    weights = {name: np.array(value) for name, value in (numbers | {"axis": [1]}).items()}
-    model = loaded(save, body, weights)
+    numbers = {"start": [0], "middle": [-8], "end": [99], "axis": [1], "zero": 0, "one": 1}
+    weights = {name: np.array(value) for name, value in {**numbers, "nine": 9}.items()}
     with pytest.raises(ModelError, match=r"batch 16 of .* influence one another in op"):
-        batched_profiles(model, along(1), [16])
+        batched_profiles(loaded(save, body, weights), along(1), [16])
 
 
 @pytest.mark.parametrize(

@@ -103,9 +103,9 @@ def accuracy_of(pipeline: Pipeline, expected: Expected, tolerance: float) -> Acc
     """
     if not pipeline.wiring.first_states:
         # The items are repeated until they fill a batch, and until no replica is without one. Each
-        # round begins with the next item, so that a swap of rounds in a batch is seen.
-        count, rounds = len(expected.items), -(-pipeline.batch // len(expected.items))
-        order = [(n + n // count) % count for n in range(rounds * count)]
+        # round begins with the next item, so that swapped places of a batch differ.
+        count = len(expected.items)
+        order = [(n + n // count) % count for n in range(max(count, pipeline.batch))]
         items, along = ([each[n] for n in order] for each in (expected.items, expected.along))
         worst = compare(pipeline.run(items), along, tolerance)
         end = time.monotonic() + devices.SILENCE_S
