@@ -157,8 +157,8 @@ def _decompositions() -> dict[Any, Any]:
     table: dict[Any, Any] = {op: partial(op._op_dk, composite) for op in ops}
     for op in (aten.mean.dim, aten.sum.default, aten.sum.dim_IntList):
         table[op] = partial(_converted, op)
-    table |= torch._decomp.get_decompositions([aten.logaddexp, aten.logaddexp2])  # overflow
-    # The exporter would read what a copy overwrites to know its type.
+    # The exporter overflows in these, and reads what a copy overwrites to know its type.
+    table |= torch._decomp.get_decompositions([aten.logaddexp, aten.logaddexp2])
     table[aten.copy.default] = lambda old, new, *_: new.expand_as(old).to(old.dtype).clone()
     table[aten.div.Tensor_mode] = table[aten.div.Scalar_mode] = _quotient
     table[aten.floor_divide.default] = table[aten.floor_divide.Scalar] = _floor_quotient
