@@ -1,6 +1,8 @@
 """Studies on simulated hardware that processes run, which a test kills, stops and starts again."""
 
 import contextlib
+import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -48,6 +50,13 @@ class Runs:
         process = self.start(delay)
         _, errors = process.communicate(timeout=120)
         assert process.returncode == 0, errors
+
+    def stop(self, process):
+        """Stop a worker outside a transaction, which would lock a file for all others."""
+        file = ":memory:" if "://" in self.storage else self.storage
+        with contextlib.closing(sqlite3.connect(file, timeout=60)) as database:
+            database.execute("BEGIN EXCLUSIVE")
+            process.send_signal(signal.SIGSTOP)
 
     def trials(self):
         """As they are stored now; none before there is a study."""

@@ -39,7 +39,7 @@ def test_four_workers_one_killed_one_stopped_for_longer_than_its_lease(request, 
     with study.running(6) as dead, study.running(6) as stopped:
         study.wait(lambda trials: sum(bool(record_of(trial).key) for trial in trials) == 2)
         dead.send_signal(signal.SIGKILL)
-        stopped.send_signal(signal.SIGSTOP)
+        study.stop(stopped)
         with study.running(0.1) as one, study.running(0.1) as two:
             # The other workers confirm a silence before they free its trial.
             study.wait(lambda trials: sum("silent" in error for error in errors_of(trials)) == 2)

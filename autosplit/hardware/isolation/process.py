@@ -29,7 +29,7 @@ from autosplit.hardware.isolation.worker import OpenHandler
 
 _GRACE_S = 5.0
 _LONGEST_WAIT_S = 3600.0  # the system's poll takes milliseconds as a 31-bit number
-_TAIL_BYTES = 4096
+_TAIL_BYTES = 1 << 16  # room for the stacks of many threads behind the line that names a crash
 _OUT_OF_MEMORY = ("MemoryError", "bad_alloc", "out of memory", "Cannot allocate memory")
 _ROOT = Path(errors.__file__).resolve().parents[1]
 # The folder of the package comes last on the path, so that no file there hides another module.

@@ -89,21 +89,11 @@ def test_a_server_that_went_away_is_lost_whatever_the_error(connection, server):
         raise ValueError("nonsense")
 
 
-def at_once(work):
-    """What two threads that do it at the same time return."""
-    meeting = threading.Barrier(2)
-    with ThreadPoolExecutor(2) as threads:
-        return list(threads.map(lambda _: (meeting.wait(PATIENCE_S), work())[1], range(2)))
-
-
-def slowly(result):
-    threading.Event().wait(0.1)
-    return result
-
-
 def test_two_threads_open_one_connection(monkeypatch, server):
-    monkeypatch.setattr(rpc, "open_session", lambda device, wait_s: slowly(Session(server)))
-    first, second = at_once(lambda: rpc.connect(HERE))
+    slow = Mock(side_effect=lambda *_: threading.Event().wait(0.1) or Session(server))
+    monkeypatch.setattr(rpc, "open_session", slow)
+    with ThreadPoolExecutor(2) as threads:
+        first, second = threads.map(lambda _: rpc.connect(HERE), range(2))
     assert first is second
 
 

@@ -42,8 +42,7 @@ def test_a_runtime_with_a_hint_for_throughput_is_asked_for_it_on_several_cores(c
 
 
 def test_the_fastest_few_compete_in_their_order():
-    periods = [5.0, 1.0, 4.0, 2.0, 3.0]
-    spreads = [Spread(period, period, period) for period in periods]
+    spreads = [Spread(period, period, period) for period in (5.0, 1.0, 4.0, 2.0, 3.0)]
     names = strongest([Baseline(str(s.median), s, s) for s in spreads])
     assert names == ["1.0", "4.0", "2.0", "3.0"]
     assert len(names) == COMPARED
