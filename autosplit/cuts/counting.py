@@ -58,8 +58,9 @@ class _Counter:
             self.direct.append(producers & ~indirect)
             for p in members(self.direct[i]):
                 self.readers[p] |= 1 << i
-            for p in members(self.below[i]):
-                self.above[p] |= 1 << i
+        for i in reversed(range(len(predecessors))):
+            for p in members(self.direct[i]):
+                self.above[p] |= 1 << i | self.above[i]
 
     def components(self, ops: int) -> list[int]:
         """The connected components of a set of ops, as bitsets."""

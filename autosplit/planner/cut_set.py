@@ -24,6 +24,7 @@ TABLE_BYTES = 200_000_000  # for a set of cuts and what is stored beside it
 _CHUNK = 256  # rows whose unpacked bits fit the cache; products with them start no threads
 _ROWS = 6000  # rows of a set of cuts near a split
 _CENTRES = 32  # cuts near those of the best split whose neighbours are searched too
+_MOST_GROUPS = 64  # that are added to a cut, and that are removed
 
 
 def width(groups: int) -> int:
@@ -119,8 +120,8 @@ def near(
         # Every other order passes through the cuts of the split, the others are free.
         order = _order_through(before, cuts if n % 2 else [], random)
         downsets.update(_prefixes(order))
-    once = _sample(_exchanged(before, cuts), size // 3, random)
-    twice = _exchanged(before, _sample(once, _CENTRES, random))
+    once = _sample(_exchanged(before, cuts, random), size // 3, random)
+    twice = _exchanged(before, _sample(once, _CENTRES, random), random)
     downsets.update(once, _sample(twice, size // 3, random))
     return merge(to_words(sorted(downsets), problem.size))
 
@@ -130,13 +131,14 @@ def _prefixes(order: Sequence[int]) -> list[int]:
     return list(accumulate((1 << g for g in order), int.__or__, initial=0))
 
 
-def _exchanged(before: Sequence[int], cuts: Sequence[int]) -> list[int]:
-    """The cuts that differ from given ones by one group added, removed or exchanged."""
+def _exchanged(before: Sequence[int], cuts: Sequence[int], random: Random) -> list[int]:
+    """Cuts that differ from given ones by one group added, removed or exchanged."""
     after = [bitset(groups) for groups in successors(before)]
     neighbours: set[int] = set()
     for cut in cuts:
         last = [g for g in members(cut) if not after[g] & cut]
         ready = [g for g in members(cut ^ (1 << len(before)) - 1) if not before[g] & ~cut]
+        last, ready = _sample(last, _MOST_GROUPS, random), _sample(ready, _MOST_GROUPS, random)
         for fewer in (cut, *(cut ^ 1 << g for g in last)):
             neighbours.update(fewer | 1 << g for g in ready if not before[g] & ~fewer)
             neighbours.add(fewer)

@@ -77,6 +77,8 @@ def too_large(costs: CostModel, question: Question) -> str:
             f"the weights take {size(whole)}, all devices have {size(every)}; "
             "give more devices or memory"
         )
+    if not costs.activations and whole <= min(limits.values()):
+        return "the devices, in this order, cannot run all ops; give other devices or --assign"
     return f"the memory of a device is {size(largest)}; give more memory or devices"
 
 

@@ -22,6 +22,7 @@ from autosplit.planner.search import PathStage, Search
 from autosplit.planner.solver import Solution, solve
 
 MOST_LABELS = 1_000_000  # of all cuts
+_MOST_WAITING = 20 * MOST_LABELS  # that may turn out to be worth extending
 # The limits of the period that are tried for further plans, as multiples of the least period.
 _LIMITS = (1.0, 1.02, 1.2, 2.0, 64.0, math.inf)
 
@@ -107,18 +108,19 @@ class _Labels:
         self.windows = search.windows(self.limit)
         self.steps: list[Step] = []
         self.stored: list[_Columns] = []
-        self.count = 0
+        self.count = self.waiting = 0
 
     def paths(self) -> list[list[PathStage]]:
         """The path of each label at the full cut, in any order."""
         waiting: dict[int, list[_Columns]] = {}
         zero, none = np.zeros(1, dtype=np.intp), np.zeros(1)
-        waiting[0] = [(zero, zero - 1, zero - 1, none, none)]
+        waiting[0], self.waiting = [(zero, zero - 1, zero - 1, none, none)], 1
         ends: list[int] = []
         for state in range(len(self.windows)):
             if state not in waiting:
                 continue
             columns = [np.concatenate(part) for part in zip(*waiting.pop(state), strict=True)]
+            self.waiting -= len(columns[0])
             chosen = self._worth_extending(*columns)
             first = self.count
             self._store(chosen)
@@ -177,7 +179,8 @@ class _Labels:
             label = np.repeat(starts[place[tail]], each)
             label += np.arange(len(label)) - np.repeat(np.cumsum(each) - each, each)
             tail, head = np.repeat(tail, each), np.repeat(head, each)
-            if len(label) + self.count > MOST_LABELS:
+            self.waiting += len(label)
+            if len(label) + self.count > MOST_LABELS or self.waiting > _MOST_WAITING:
                 raise TooManyLabels
             columns = (
                 block.heads[head],
@@ -193,6 +196,7 @@ class _Labels:
                 unused = np.full(len(cut), len(self.steps), dtype=np.intp)
                 places = first + np.arange(len(cut))
                 waiting.setdefault(step.state, []).append((cut, places, unused, period, latency))
+                self.waiting += len(cut)
                 self.steps.append(step)
 
     def _path(self, label: int) -> list[PathStage]:

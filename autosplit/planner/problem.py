@@ -304,7 +304,7 @@ def _problem(costs: CostModel, question: Question, numbers: Sequence[int]) -> Pr
         sets = disjoint(bitset(group_of[op] for op in members(ops)) for ops in row.groups)
         together.append(tuple(groups for groups in sets if groups.bit_count() > 1))
     producer = np.array([producer for producer, _ in tensors], dtype=np.intp)
-    tensor_bytes = [tensor.bytes for tensor in costs.tensors]
+    tensor_bytes = list(map(costs.held_bytes, costs.tensors))
     free = (0.0,) * len(costs.tensors)
     return Problem(
         costs=costs,

@@ -91,8 +91,9 @@ def solve(
         raise infeasible(costs, question, max_period)
     # With a limit of the period, the plan of least latency is asked for.
     best = min(plans, key=lambda plan: plan.rank[1:] if max_period else plan.rank)
-    optimal = best.period <= bound * (1 + SAME) and not (max_period and unsure)
-    lower_bound = best.period if optimal else min(bound, best.period)
+    is_shortest = best.period <= bound * (1 + SAME)
+    optimal = not unsure if max_period else is_shortest
+    lower_bound = best.period if is_shortest else bound
     note = "; ".join(dict.fromkeys(filter(None, notes)))
     return replace(best, lower_bound=lower_bound, optimal=optimal, note=note), solutions
 
@@ -143,7 +144,8 @@ class _Solver:
         if not self._finished:
             self.note = "the time was up before all legal cuts were searched"
         elif self._is_complete:
-            self.bound = math.inf if plan is None else plan.period
+            if plan is None or not self.max_period:  # a plan of least latency bounds no period
+                self.bound = math.inf if plan is None else plan.period
         else:
             self.note = "too many mixes of devices: each stage was planned on devices of one kind"
         return plan

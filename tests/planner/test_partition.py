@@ -68,6 +68,8 @@ def test_least_latency_within_a_period_equals_brute_force(data):
         plan = partition(costs, question, max_period=limit)
         within = [p.latency for p in every_answer if p.period <= limit * (1 + 1e-9)]
         assert plan.latency == pytest.approx(min(within), rel=1e-6)
+        assert plan.optimal
+        assert plan.lower_bound <= periods[0] * (1 + 1e-9)
 
 
 THIRDS = Question.of_split(3)

@@ -92,7 +92,9 @@ def device_kinds(
         costs = tuple((profile.op_ms, profile.call_ms) for profile in of_device)
         link = replace(links[d], device="") if links else _NO_LINK
         limit = memory[d % len(memory)] if memory else math.inf
-        kinds.append(first.setdefault((costs, link, limit), of_device[0].device))
+        name = of_device[0].device
+        name += f" {d}" if name in first.values() else ""
+        kinds.append(first.setdefault((costs, link, limit), name))
     return kinds
 
 
@@ -111,11 +113,21 @@ def _kind(
     moves = Link(link.bandwidth, link.latency_ms)
     if not moves.cost(1):
         return Kind(name, memory=memory)
-    receive = tuple(moves.cost(t.bytes) for t in tensors)
+    staying, inputs = _staying(graph, link), {t.name for t in tensors if t.producer is None}
+    receive = [0.0 if t.name in staying & inputs else moves.cost(t.bytes) for t in tensors]
     # Sending an output is part of its op's time.
-    unsent = {t.name for t in tensors if t.producer is None} | set(graph.outputs)
+    unsent = inputs | {*graph.outputs} - staying
     pairs = zip(tensors, receive, strict=True)
-    return Kind(name, tuple(0.0 if t.name in unsent else c for t, c in pairs), receive, memory)
+    send = tuple(0.0 if t.name in unsent else c for t, c in pairs)
+    return Kind(name, send, tuple(receive), memory)
+
+
+def _staying(graph: FusedGraph, link: LinkCost) -> set[str]:
+    """The tensors of states, which stay on their device; a TVM server gets them with each item."""
+    if link.device.startswith(("rpc:", "tracker:")):
+        return set()
+    once = {name for name in graph.outputs if graph.outputs.count(name) == 1}
+    return {s.input for s in graph.states} | {s.tensor for s in graph.states} & once
 
 
 def _times_with_outputs(
@@ -123,7 +135,8 @@ def _times_with_outputs(
 ) -> tuple[float, ...]:
     """Op times that include sending model outputs, which leave their stage in every deployment."""
     times, moves = list(map(float, op_ms)), Link(link.bandwidth, link.latency_ms)
-    for name in dict.fromkeys(graph.outputs) if moves.cost(1) else ():
+    leaving = {*graph.outputs} - _staying(graph, link) if moves.cost(1) else ()
+    for name in sorted(leaving):
         producer = graph.tensors[name].producer
         if producer is not None and producer < len(times):
             times[producer] += moves.cost(graph.tensors[name].bytes)

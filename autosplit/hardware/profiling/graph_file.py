@@ -19,8 +19,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic.alias_generators import to_camel
 
 from autosplit.cuts import bitset, contract, members
-from autosplit.errors import ConfigError, GraphError
-from autosplit.files import open_regular
+from autosplit.errors import GraphError
+from autosplit.files import atomic_write, open_regular
 from autosplit.planner import CostModel, Kind, Row, RowCosts, Transfer
 
 GRAPH_LIMIT = 64_000_000  # bytes
@@ -44,7 +44,7 @@ class _Node(_Part):
     fpga_latency: _Cost | None = None
     cpu_latency: _Number | None = None
     device_latencies: list[_Time] | None = None
-    size: _Number
+    size: _Cost
     color_class: _Id | None = None
 
 
@@ -52,7 +52,7 @@ class _Edge(_Part):
     source_id: _Id
     dest_id: _Id
     cost: _Cost
-    size: _Number | None = None
+    size: _Cost | None = None
 
 
 class _Device(_Part):
@@ -64,7 +64,7 @@ class _Device(_Part):
 class _Graph(_Part):
     memory: _Number = Field(alias="maxSizePerFPGA")
     overhead: _Cost | None = None
-    nodes: list[_Node] = Field(min_length=1)
+    nodes: list[_Node] = Field(min_length=1, max_length=10_000)
     edges: list[_Edge]
     devices: list[_Device] | None = Field(default=None, min_length=1)
 
@@ -272,13 +272,10 @@ def _colour_groups(nodes: Sequence[_Node]) -> tuple[int, ...]:
 
 
 def save_graph(path: Path, document: Mapping[str, Any]) -> None:
-    """Write a document of ``to_document``. Raises ConfigError where the file cannot be written."""
+    """Write a document of ``to_document``. Raises MachineError where the disk refuses."""
     text = json.dumps(document, indent=1, allow_nan=False)
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        problem = f"{path}: cannot be written ({error.strerror}); name another file"
-        raise ConfigError(problem) from error
+    with atomic_write(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def to_document(

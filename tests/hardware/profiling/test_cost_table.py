@@ -1,15 +1,17 @@
 import math
 import os
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit.errors import ConfigError, MachineError
+from autosplit.graph import State
 from autosplit.hardware.devices.device import Cores
 from autosplit.hardware.measurement.results import LinkCost, Profile
 from autosplit.hardware.profiling import transfer_costs
-from autosplit.hardware.profiling.cost_table import cost_table, place_regions, slowed
+from autosplit.hardware.profiling.cost_table import cost_table, device_kinds, place_regions, slowed
 from autosplit.hardware.profiling.timing import on_cores
 from autosplit.planner import Option, Question, Row, Stage, evaluate, partition
 from tests.hardware.fakes import CHAIN, graph
@@ -104,6 +106,28 @@ def test_a_measured_net_pays_links_for_inputs_tensors_and_outputs():
     assert plan.loads == (0.25 + 1 + 2 * 1.0, 2 + 3 * 2.0)
     assert plan.bytes_moved == 16
     assert plan.memory == (16 + 16, 16 + 16)
+
+
+def test_states_stay_on_their_device_but_not_on_that_of_a_server():
+    net = graph([("a", ["x", "h"]), ("b", ["a"])], ["x", "h"], ["b", "a"])
+    net, size = replace(net, states=(State("h", "next", "a"),)), net.tensors["h"].bytes
+    loads = []
+    for device in ("ray:n/cores:0", "rpc:host:1"):
+        costs = cost_table(net, profiles((1.0, 2.0)), [LinkCost(device, bandwidth=1.0)])
+        loads += evaluate(costs, stages(costs, ((0, 1), 0))).loads
+    assert loads == [3.0 + 2 * size, 3.0 + 4 * size]
+
+
+def test_each_of_many_streams_has_states_in_the_memory():
+    net = replace(graph([("a", ["x", "h"])], ["x", "h"], ["a"]), states=(State("h", "a", "a"),))
+    size, costs = net.tensors["h"].bytes, cost_table(net, profiles((1.0,)), streams=3)
+    assert evaluate(costs, stages(costs, ((0,), 0))).memory == (4 * size,)
+
+
+def test_places_of_one_name_keep_their_own_limits_of_memory():
+    alike = [replace(profile, device="cores:0") for profile in profiles((1.0,), (1.0,), (1.0,))]
+    kinds = device_kinds(alike, memory=[8.0, 1.0, 8.0])
+    assert kinds[0] == kinds[2] != kinds[1]
 
 
 def test_devices_that_share_a_core_are_as_many_times_as_slow_as_there_are():

@@ -1,13 +1,15 @@
 import copy
+import errno
 import json
 import math
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 
-from autosplit.errors import ConfigError, GraphError
+from autosplit.errors import GraphError, MachineError
 from autosplit.hardware.profiling import graph_file
 from autosplit.hardware.profiling.graph_file import from_document, read_graph_file, save_graph
 from autosplit.planner import Question, partition
@@ -55,8 +57,18 @@ def test_what_is_not_there_a_folder_or_a_pipe_is_named(tmp_path):
     for file in (tmp_path / "none.json", tmp_path, tmp_path / "pipe.json"):
         with pytest.raises(GraphError, match=r"cannot be read .*; name a graph file"):
             read_graph_file(file)
-    with pytest.raises(ConfigError, match=r"g\.json: cannot be written"):
-        save_graph(tmp_path / "no" / "g.json", {})
+
+
+def test_a_disk_that_fills_up_keeps_the_old_file(tmp_path, monkeypatch):
+    def half(path, text, **_):
+        path.write_bytes(text[:2].encode())
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    (file := tmp_path / "g.json").write_bytes(b"mine")
+    monkeypatch.setattr(Path, "write_text", half)
+    with pytest.raises(MachineError, match="No space left"):
+        save_graph(file, {"nodes": []})
+    assert file.read_bytes() == b"mine"
 
 
 GOOD = {
@@ -107,7 +119,7 @@ MALFORMED = [
     ("nodes.0.fpgaLatency", "fpgaLatency", 10**400),
     ("nodes.0.fpgaLatency", "node 5 has no fpgaLatency", None, ...),
     ("nodes.0.cpuLatency", "node 5 has cpuLatency {}", -1),
-    ("nodes.1.size", "node 'b' has size {}", -2),
+    ("nodes.1.size", "node 'b' has size {}", -2, 1e308),
     ("nodes.1.size", "no size", ...),
     ("nodes.1.supportedOnFpga", "supportedOnFpga {}", "yes"),
     ("nodes.1.colorClass", "colorClass", [1]),
@@ -127,7 +139,7 @@ MALFORMED = [
     ("edges.0.cost", "different costs", 0.25),
     ("edges.0.cost", "cost {}", -0.5, math.inf),
     ("edges.0.cost", "no cost", ...),
-    ("edges.0.size", "size {}", -7),
+    ("edges.0.size", "size {}", -7, math.inf),
     ("edges.1", "cycle", {"sourceId": 5, "destId": 1, "cost": 0}),
     ("maxSizePerFPGA", "maxSizePerFPGA {}", -1),
     ("maxSizePerFPGA", "no maxSizePerFPGA", ...),
