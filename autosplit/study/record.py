@@ -57,8 +57,8 @@ def _times(spread: Spread) -> Spread:
 
 # All numbers here are times, bytes or counts, so none is negative.
 Number = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
-Index = Annotated[int, Field(strict=True, ge=0)]
-Count = Annotated[int, Field(strict=True, ge=1)]
+Index = Annotated[int, Field(strict=True, ge=0, le=1 << 62)]
+Count = Annotated[int, Field(strict=True, ge=1, le=1 << 62)]
 Text = Annotated[str, PlainValidator(_text)]
 Texts = tuple[Text, ...]
 Table = dict[Any, Any]

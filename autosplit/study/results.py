@@ -47,7 +47,7 @@ def is_lost(trial: FrozenTrial) -> bool:
     if trial.state.name != "FAIL":
         return False
     result = record_of(trial)
-    return result.lost or not (result.error or _deaths(trial) >= DEATHS_LIMIT)
+    return result.lost or not (result.error or deaths(trial) >= DEATHS_LIMIT)
 
 
 def error_of(trial: FrozenTrial) -> str:
@@ -89,7 +89,7 @@ def best_number(
     return min(orders, key=lambda number: (orders[number], number), default=None)
 
 
-def _deaths(trial: FrozenTrial) -> int:
+def deaths(trial: FrozenTrial) -> int:
     """How many processes died while measuring the candidate of a trial that failed."""
     retried = trial.system_attrs.get("retry_history")  # by Optuna's callback for stale trials
     return 1 + (len(retried) if isinstance(retried, list) else 0)

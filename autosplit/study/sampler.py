@@ -20,6 +20,7 @@ from optuna.distributions import BaseDistribution, IntDistribution
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, Trial
 
+from autosplit.errors import SplitError
 from autosplit.study.acquisition import Acquisition, Goal, acquisition
 from autosplit.study.history import HistoryReader
 from autosplit.study.record import record_of, update
@@ -110,8 +111,11 @@ class Assignment:
             return trial.suggest_int(name, ranges[name][0], ranges[name][-1])
 
         stages = suggest("stages") if "stages" in ranges else self.space.question.stages or 1
-        names = self.space.moves.names(stages)
-        return self.space.moves.decode({name: suggest(name) for name in names})
+        try:
+            names = self.space.moves.names(stages)
+            return self.space.moves.decode({name: suggest(name) for name in names})
+        except (IndexError, ValueError) as error:  # Optuna only warns of what is out of range
+            raise SplitError("enqueued parameters are of no candidate; enqueue others") from error
 
     def _free(self, study: optuna.Study, trial: Trial, suggested: Candidate) -> Candidate | None:
         """Choose a candidate and record it, such that no two trials ever keep the same one.

@@ -190,11 +190,12 @@ class Space:
 
     def holds(self, baseline: Baseline) -> bool:
         """Whether every device of a baseline has the memory for the whole model."""
-        used = {name for device in baseline.devices for name in resources_of(device)}
+        used = {name for d in baseline.devices for name in (d, *resources_of(d))}
         # A question for cores has no devices, and a baseline may use cores of every kind.
         kinds = set(self.cores or ())
-        kinds |= {kind for kind, name in self.devices if used & {*resources_of(name)}}
-        rows = [r for r in self.costs.row_index if r.kind in kinds and r.batch == baseline.batch]
+        kinds |= {kind for kind, name in self.devices if used & {name, *resources_of(name)}}
+        of_kinds = [row for row in self.costs.row_index if row.kind in kinds]
+        rows = [row for row in of_kinds if row.batch == baseline.batch] or of_kinds
         return bool((self.evaluator.batch(map(self.whole, rows)).memory <= 1).all())
 
     def cut_periods(self) -> dict[int, float]:

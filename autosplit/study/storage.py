@@ -18,7 +18,7 @@ import optuna
 import sqlalchemy
 from optuna.storages._rdb.models import BaseModel
 from optuna.trial import FrozenTrial, TrialState, create_trial
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import (
     ArgumentError,
     DBAPIError,
@@ -74,15 +74,23 @@ def storage_url(name: str, option: str | None = None, configured: str | None = N
     return "sqlite:///" + str(Path(location).absolute()).replace("%", "%25").replace("?", "%3F")
 
 
+def parsed(url: str) -> URL:
+    """The parts of a database URL. Raises ArgumentError for another text."""
+    try:
+        return make_url(url)
+    except ValueError:  # whose text may hold a part of the password
+        raise ArgumentError("the port is no number") from None
+
+
 def redact_password(url: str) -> str:
     """A URL for messages: without its password, or for SQLite the path of the file."""
     try:
-        parsed = make_url(url)
+        parts = parsed(url)
     except ArgumentError:
         return url.split("://")[0] + "://..."
-    if parsed.get_backend_name() == "sqlite" and parsed.database:
-        return parsed.database
-    return parsed.render_as_string(hide_password=True)
+    if parts.get_backend_name() == "sqlite" and parts.database:
+        return parts.database
+    return parts.render_as_string(hide_password=True)
 
 
 @contextlib.contextmanager
@@ -153,7 +161,7 @@ def connect(
 
 def _refuse_other_programs(url: str) -> None:
     """Refuse a database that another program uses: Optuna would add its tables to it."""
-    engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.pool.NullPool)
+    engine = sqlalchemy.create_engine(parsed(url), poolclass=sqlalchemy.pool.NullPool)
     inspector = sqlalchemy.inspect(engine)
     names = inspector.get_table_names()
     tables = {name: {column["name"] for column in inspector.get_columns(name)} for name in names}

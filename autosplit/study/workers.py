@@ -22,9 +22,10 @@ import psutil
 from optuna.storages import RetryHeartbeatStaleTrialCallback
 from optuna.trial import FrozenTrial
 
+from autosplit.hardware.devices.system_files import system_text
 from autosplit.printable import printable
 from autosplit.study.record import RECORD, record_of
-from autosplit.study.results import DEATHS_LIMIT, tally
+from autosplit.study.results import DEATHS_LIMIT, deaths, tally
 
 # Seconds by which two readings of a start time may differ: the kernel rounds its boot time.
 START_TOLERANCE = 2.0
@@ -33,9 +34,17 @@ POLL_INTERVAL = 0.1  # seconds between two attempts to take a lock
 
 
 def this_worker() -> dict[str, Any]:
-    """This process as recorded on a trial: ``host``, ``pid``, ``start``."""
+    """This process as recorded on a trial: ``host``, ``boot``, ``pid``, ``start``."""
     start = _seconds_after_boot(psutil.Process())
-    return {"host": socket.gethostname(), "pid": os.getpid(), "start": f"{start:.2f}"}
+    return {**_machine(), "pid": os.getpid(), "start": f"{start:.2f}"}
+
+
+def _machine() -> dict[str, str]:
+    """The host name; on Linux also what tells apart machines and containers of one name."""
+    boot = system_text(Path("/proc/sys/kernel/random/boot_id"))
+    with contextlib.suppress(OSError):
+        boot += f" {os.readlink('/proc/self/ns/pid')}"
+    return {"host": socket.gethostname(), "boot": boot}
 
 
 def is_dead(worker: Mapping[str, Any]) -> bool:
@@ -43,7 +52,7 @@ def is_dead(worker: Mapping[str, Any]) -> bool:
 
     False for workers of other hosts, whose processes cannot be seen from here.
     """
-    if worker.get("host") != socket.gethostname():
+    if any(worker.get(key) != value for key, value in _machine().items()):
         return False
     try:
         process = psutil.Process(worker.get("pid") or 0)
@@ -71,12 +80,14 @@ def free_candidate(notify: Callable[[str], None], study: optuna.Study, trial: Fr
     result = record_of(trial)
     name = f"process {result.worker.get('pid')} on {result.worker.get('host')}"
     reason = f"{printable(name)} died or was silent for longer than its lease"
+    is_free = deaths(trial) < DEATHS_LIMIT
     if result.key:
         # The next trial starts without the old figures. It names this process as its worker, so
         # that others notice if this process dies before it measures.
         trial.user_attrs = {RECORD: {"key": result.key, "worker": this_worker()}}
         RetryHeartbeatStaleTrialCallback(max_retry=DEATHS_LIMIT - 1)(study, trial)
-    notify(f"trial {trial.number}: {reason}; its candidate is free again")
+    outcome = "is free again" if is_free else "has failed too often"
+    notify(f"trial {trial.number}: {reason}; its candidate {outcome}")
 
 
 def free_lost_trials(study: optuna.Study, notify: Callable[[str], None]) -> list[FrozenTrial]:

@@ -51,6 +51,7 @@ def test_threads_shorten_the_latency_and_replicas_do_not(on_hardware):
 
 def test_a_limit_of_latency_forbids_what_takes_longer(on_hardware, monkeypatch):
     monkeypatch.setattr(compared, "COMPARED", 1)
+    on_hardware(trials=4, cores=FOUR)  # the same study, as any limit is for the throughput
     opened = on_hardware(trials=4, cores=FOUR, limits={"latency_ms": 30.0})
     baselines = {b.name: b for b in study_record(opened.study.user_attrs).measured_baselines()}
     assert baselines["replicas"].latency_ms.median > 30 > baselines["all threads"].latency_ms.median

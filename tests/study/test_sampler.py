@@ -24,12 +24,14 @@ def test_every_sampler_measures_a_small_space_whole_and_each_candidate_once(name
 
 
 def test_an_enqueued_candidate_is_measured(new_study):
-    opened = new_study(chain_bench(ops=12), trials=2)
+    opened = new_study(chain_bench(ops=12), trials=3)
     candidate = opened.space.moves.decode({"cut_1": 1, "cut_2": 2})
     opened.study.enqueue_trial({"cut_1": 1, "cut_2": 2})
     opened.study.enqueue_trial({}, user_attrs={RECORD: {"key": "3:1.2"}})
+    opened.study.enqueue_trial({"cut_1": "x"})
     run_study(opened)
-    first, second = opened.study.trials[:2]
+    first, second, third = opened.study.trials[:3]
+    assert record_of(third).error.startswith("enqueued parameters are of no candidate")
     assert opened.space.candidate(record_of(first).key) == candidate
     assert second.state.name == "FAIL"
     assert "is not the key of a candidate" in record_of(second).error

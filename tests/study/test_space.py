@@ -105,6 +105,11 @@ def test_a_baseline_of_a_batch_is_measured_as_one_of_that_batch():
     assert measured.stages[0].options[0].row.batch == 4
     assert correct(of_question.evaluator, [measured]).latency_ratio == 1
     assert [of_question.holds(replace(baseline, batch=batch)) for batch in (4, 16)] == [True, False]
+    # Of a batch that the study does not plan for, and on a server, which has no cores here.
+    small = replace(costs, rows=rows[1:], kinds=(Kind("big", memory=1.0),))
+    for place in ("cores:0", "tracker:h:1/a"):
+        of_server = Space(small, of_question.question, devices=(("big", place),))
+        assert not of_server.holds(replace(baseline, batch=1, devices=(place,)))
 
 
 def test_a_baseline_of_uneven_streams_has_the_time_of_a_step_in_one_replica():

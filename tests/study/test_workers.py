@@ -42,7 +42,10 @@ def test_a_process_that_ended_but_was_not_waited_for_is_dead(process):
     assert is_dead(worker)
 
 
-@pytest.mark.parametrize("worker", [this_worker(), {}, {"host": "other", "pid": 1, "start": "x"}])
+OTHERS = [{}, {**this_worker(), "host": "other"}, {**this_worker(), "boot": "x", "pid": 2**30}]
+
+
+@pytest.mark.parametrize("worker", [this_worker(), *OTHERS])
 def test_a_worker_that_lives_or_cannot_be_seen_or_read_is_not_called_dead(worker, monkeypatch):
     assert not is_dead(worker)
     monkeypatch.setattr(psutil.Process, "status", Mock(side_effect=psutil.AccessDenied))

@@ -12,7 +12,14 @@ import tomli_w
 from autosplit.errors import ConfigError
 from autosplit.files import atomic_write
 from autosplit.hardware.devices.device import available
-from autosplit.study.config.study_file import StudyConfig, checked, overlay, read, study_name
+from autosplit.study.config.study_file import (
+    MOST_CORES,
+    StudyConfig,
+    checked,
+    overlay,
+    read,
+    study_name,
+)
 
 MODEL_SUFFIXES = (".onnx", ".pt2", ".json")
 _KEYS = {
@@ -38,7 +45,7 @@ def study_file_for(model: Path, options: Mapping[str, Any]) -> tuple[Path, bool]
         return file, False
     known = overlay({}, options)
     if not {"cores", "stages", "devices"} & known.keys():
-        known["cores"] = len(available())
+        known["cores"] = min(len(available()), MOST_CORES)
     config = checked({"name": file.stem, "model": path, **known}, f"study of '{model}'")
     assumed = StudyConfig.model_dump(config, include=_KEYS, exclude_none=True)
     assumed = {key: value for key, value in assumed.items() if value not in ({}, [])}

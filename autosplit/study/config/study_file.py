@@ -403,7 +403,7 @@ def read(path: Path) -> dict[str, Any]:
         return tomllib.loads(raw.decode())
     except UnicodeDecodeError:
         raise ConfigError(f"{where} is not UTF-8 text; expected TOML") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # a number may have too many digits
         raise ConfigError(f"{where} is not TOML: {error}; fix that line") from None
 
 

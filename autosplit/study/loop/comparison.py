@@ -46,8 +46,9 @@ def compare(opened: OpenStudy) -> None:
         chosen = finalists(opened.goal, corrected, history.trials)
         if not chosen:
             return
-        if not covers(opened.record.final_comparison, chosen, count):
-            opened.study.set_user_attr(COMPARISON, _measured(opened, chosen, count))
+        rivals = _rivals(opened)
+        if not covers(opened.record.final_comparison, chosen, rivals, count):
+            opened.study.set_user_attr(COMPARISON, _measured(opened, chosen, rivals, count))
         if opened.config.workload is not None:
             _compare_under_load(opened, opened.config.workload, before)
 
@@ -61,8 +62,11 @@ def verdict(opened: OpenStudy) -> dict[str, Any] | None:
             return None
         # Nothing keeps the limit of the latency: advise what comes nearest to it.
         freed = opened.config.model_copy(update={"objective": "latency", "limits": Limits()})
-        nearest, limit = verdict(replace(opened, config=freed)), opened.goal.latency_ms
-        line = f"\nNo measured deployment computes a lone item within {milliseconds(limit)}."
+        free, limit = replace(opened, config=freed), opened.goal.latency_ms
+        nearest = verdict(free)
+        is_kept = any(c.time.median <= limit for c in _contenders(free, record))
+        which = "None of those compared at the end" if is_kept else "No measured deployment"
+        line = f"\n{which} computes a lone item within {milliseconds(limit)}."
         return nearest and {**nearest, "text": nearest["text"] + line}
     loads, workload = record.final_comparison.loads, opened.goal.workload
     served = [c for c in map(partial(_served, opened, record), contenders) if c]
@@ -166,20 +170,31 @@ def finalists(goal: Goal, corrected: Corrected, measured: Sequence[Measured]) ->
     return sorted(chosen, key=lambda m: m.number)
 
 
-def covers(comparison: FinalComparison, chosen: Sequence[Measured], measured: int) -> bool:
-    """Whether a stored comparison is calm, of these finalists, and no trial is complete since."""
+def covers(
+    comparison: FinalComparison, chosen: Sequence[Measured], rivals: Sequence[str], measured: int
+) -> bool:
+    """Whether a stored comparison is calm, of all these, and no trial is complete since."""
     able = [m.number for m in chosen if not comparison.error_of(m.number)]
-    is_same = list(comparison.figures) == able
+    compared = {b.name for b in comparison.baselines if b} | comparison.errors.keys()
+    is_same = list(comparison.figures) == able and compared.issuperset(rivals)
     return is_same and comparison.measured == measured and not comparison.disturbed
 
 
-def _measured(opened: OpenStudy, chosen: Sequence[Measured], count: int) -> dict[str, Any]:
-    """Measure the finalists and some baselines; ``count``: the number of complete trials."""
+def _rivals(opened: OpenStudy) -> list[str]:
+    """The baselines to compare.
+
+    Chosen by the figures of the search, so that a repeated comparison has the same ones. If none
+    keeps the limits of the latency, all may compete.
+    """
     goal, known = opened.goal, opened.record.measured_baselines()
     limit = min(goal.latency_ms, (goal.is_served and goal.workload.limit_ms) or math.inf)
-    # Chosen by the figures of the search, so that a repeated comparison has the same ones. If no
-    # baseline keeps the limits of the latency, all may compete.
-    baselines = strongest([b for b in known if b.latency_ms.median <= limit] or known)
+    return strongest([b for b in known if b.latency_ms.median <= limit] or known)
+
+
+def _measured(
+    opened: OpenStudy, chosen: Sequence[Measured], baselines: Sequence[str], count: int
+) -> dict[str, Any]:
+    """Measure finalists and baselines; ``count``: the number of complete trials."""
     candidates = counted(len(chosen), "candidate")
     others = counted(len(baselines), "baseline")
     opened.notify(f"final comparison: {candidates} and {others}, interleaved")

@@ -191,13 +191,11 @@ def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, notify: Not
     def profile() -> Sequence[Profile]:
         notify("profiling every op on each device")
         profiles = bench.profile()
-        for line in left_out(profiles):
+        for line in (*left_out(profiles), *doubts(profiles)):
             notify(line)
         return profiles
 
     profiles = read(Profile, measured("profile", profile))
-    for line in doubts(profiles):
-        notify(line)
     links = read(LinkCost, measured("links", bench.links))
     if is_split:
         placed = _region_devices(config)

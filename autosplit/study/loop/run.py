@@ -24,7 +24,7 @@ from autosplit.study.documents import deployment_document, measured_document
 from autosplit.study.loop import comparison
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.stopping import commonest_error, stop_reason
-from autosplit.study.record import RESULT, record_of, update
+from autosplit.study.record import RESULT, mapping, record_of, update
 from autosplit.study.results import error_of, is_lost, tally
 from autosplit.study.space import Candidate
 from autosplit.study.storage import storage_errors
@@ -70,6 +70,8 @@ class StudyLoop:
 
     def _read(self) -> None:
         """Fail the trials of lost workers, then read all trials."""
+        # Optuna tells its sampler of lost trials too, and that of brute force would stop the study.
+        self.study.sampler = self.opened.assignment.planner
         self._known = free_lost_trials(self.study, self.opened.notify)
         # Lost trials do not count, so an interrupted study goes on as if it had not been.
         self._ordinal = sum(not is_lost(trial) for trial in self._known)
@@ -193,8 +195,11 @@ def run_study(opened: OpenStudy, clock: Clock = time.monotonic) -> None:
     study = opened.study
     with storage_errors(opened.url):
         stopped = StudyLoop(opened, clock).run()
-        study.set_user_attr(RESULT, {"stopped": stopped, "verdict": None})
         counts = tally(study.get_trials(deepcopy=False))
+        # Until there is a new verdict, that of the same trials stays.
+        is_new = opened.record.final_comparison.measured != len(counts.complete)
+        known = None if is_new else mapping(study.user_attrs.get(RESULT)).get("verdict")
+        study.set_user_attr(RESULT, {"stopped": stopped, "verdict": known})
         if not counts.finished:
             raise Infeasible(f"no trial has ended: {stopped.removeprefix('stopped: ')}; run again")
         if not counts.complete:

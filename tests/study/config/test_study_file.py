@@ -104,6 +104,7 @@ def test_options_lie_over_the_file_and_none_changes_nothing(tmp_path):
         (CORES + 'memory = "3 bytes"', "; give 3e9 or 3 GB"),
         (CORES + "memory = 0", "invalid number of bytes"),
         ("stages = = 2", "is not TOML"),
+        (f"trials = {'1' * 5000}", "is not TOML: Exceeds the limit"),
         *(("stages = " + nesting * 10_000, "is not TOML") for nesting in ("[", "{a=", "a.")),
     ],
 )  # fmt: skip

@@ -3,9 +3,10 @@
 import contextlib
 import math
 from dataclasses import replace
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import numpy as np
+import pytest
 
 from autosplit.deployment import Option, Row, Stage
 from autosplit.errors import StageError
@@ -105,6 +106,36 @@ def test_a_repeated_comparison_measures_the_same_baselines(new_study, monkeypatc
         run_study(opened)
     ((_, first),), ((_, second),) = calls
     assert list(first) == list(second)
+
+
+def test_what_was_slow_at_the_end_alone_is_said_to_be(new_study, ran):
+    first = ran(chain_bench(ops=12), name="first", trials=3, converge=False)
+    known = [*first.history().trials, *first.record.measured_baselines()]
+    bench = chain_bench(ops=12)
+    compare = bench.compare_interleaved
+
+    def slower(*contenders):
+        def slow(measured):
+            return replace(measured, latency_ms=spread([9 * measured.latency_ms.median]))
+
+        measured, others = compare(*contenders)
+        return list(map(slow, measured)), {name: slow(b) for name, b in others.items()}
+
+    bench.compare_interleaved = slower
+    limit = 2.0 * max(m.latency_ms if isinstance(m, Measured) else 0.0 for m in known)
+    opened = new_study(bench, trials=3, converge=False, asked={"limits": {"latency_ms": limit}})
+    run_study(opened)
+    assert "\nNone of those compared at the end computes a lone" in verdict(opened)["text"]
+
+
+def test_a_verdict_stays_until_there_is_another(new_study):
+    opened = new_study(chain_bench(ops=12), trials=3, converge=False)
+    run_study(opened)
+    before = verdict(opened)
+    interrupted = patch("autosplit.study.loop.comparison.compare", side_effect=KeyboardInterrupt)
+    with interrupted, pytest.raises(KeyboardInterrupt):
+        run_study(opened)
+    assert verdict(opened) == before
 
 
 def test_what_fails_in_the_final_comparison_is_left_out_with_its_reason(new_study):

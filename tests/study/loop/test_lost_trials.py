@@ -39,11 +39,12 @@ def test_a_worker_that_died_leaves_its_candidate_to_the_next(new_study, ran, has
 
 
 def test_a_candidate_that_kills_again_and_again_fails(new_study):
-    opened = new_study(chain_bench(), trials=2)
+    opened, notes = new_study(chain_bench(), trials=2), []
     claim(opened, worker=DEAD, key=opened.space.key(opened.space.plan.stages))
     for _ in range(DEATHS_LIMIT - 1):
-        free_lost_trials(opened.study, print)
+        free_lost_trials(opened.study, notes.append)
         update(opened.study.ask(), worker=DEAD)
+    assert all(note.endswith("its candidate is free again") for note in notes)
     run_study(opened)
     assert states(opened) == [*["FAIL"] * DEATHS_LIMIT, "COMPLETE"]
     counted = tally(opened.study.trials).failed
@@ -68,6 +69,14 @@ def test_a_trial_that_another_gives_up_is_left_to_it(new_study, is_measured):
     run_study(opened)
     assert states(opened) == ["FAIL", *["COMPLETE"] * 3]
     assert any("another worker finished it first" in note for note in notes)
+
+
+def test_brute_force_outlives_the_trial_of_a_dead_worker(new_study):
+    opened = new_study(chain_bench(), trials=3, sampler="brute_force", converge=False)
+    loop = StudyLoop(opened, time.monotonic)
+    assert loop._run_trial()
+    claim(opened, worker=DEAD)
+    assert loop.run() == "stopped: 3 trials (limit)"
 
 
 def test_a_storage_that_breaks_on_the_way_out_hides_no_interruption(new_study, monkeypatch):
