@@ -12,24 +12,32 @@ from autosplit.frontend.onnx.single_node import SMALL, known_results
 from autosplit.frontend.onnx.static_shapes import inferred_shapes
 from autosplit.frontend.source import unused
 
+_MOST_PASSES = 100
+
 
 def take_known_branches(model: Any) -> None:
     """Replace every If of the graph whose condition follows from weights and shapes."""
+    known: dict[str, Any] = {}  # results of nodes
     # What a branch computes may decide further Ifs, inside it and after it.
-    while any(node.op_type == "If" for node in model.graph.node):
-        nodes = _resolved(model)
+    for _ in range(_MOST_PASSES):
+        has_if = any(node.op_type == "If" for node in model.graph.node)
+        nodes = _resolved(model, known) if has_if else None
         if nodes is None:
             return
         del model.graph.node[:]
         model.graph.node.extend(nodes)
 
 
-def _resolved(model: Any) -> list[Any] | None:
-    """The nodes of the graph with branches in place of Ifs; None where nothing is replaced."""
+def _resolved(model: Any, known: dict[str, Any]) -> list[Any] | None:
+    """The nodes of the graph with branches in place of Ifs; None where nothing is replaced.
+
+    ``known`` has the results of nodes that read only constants, and gets further ones.
+    """
     graph = model.graph
     shapes = inferred_shapes(model, {})
     weights = constants_of(graph.node, graph.initializer).items()
-    values = {name: numpy_helper.to_array(t) for name, t in weights if math.prod(t.dims) <= SMALL}
+    small = {name: numpy_helper.to_array(t) for name, t in weights if math.prod(t.dims) <= SMALL}
+    values = known | small
     names = {value.name for value in (*graph.input, *graph.initializer)}
     names.update(name for node in graph.node for name in node.output)
     nodes: list[Any] = []
@@ -42,7 +50,10 @@ def _resolved(model: Any) -> list[Any] | None:
             continue
         nodes.append(node)
         shape = shapes.get(node.input[0]) if node.input else None
-        values |= known_results(model, node, values, shape)
+        if known.keys().isdisjoint(node.output):
+            results = known_results(model, node, values, shape)
+            known |= results
+            values |= results
     return nodes if is_changed else None
 
 

@@ -109,7 +109,8 @@ def _names(graph: Any) -> Iterator[Any]:
         if hasattr(each, "initializer"):  # the inputs and outputs of a function are names
             yield from (v.name for v in (*each.input, *each.output, *each.initializer))
         for node in each.node:
-            yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+            texts = node.name, node.op_type, node.domain, *(a.name for a in node.attribute)
+            yield from (*texts, *node.input, *node.output)
 
 
 def _inlined(model: Any, path: Path) -> Any:
@@ -154,7 +155,8 @@ def _load_external_data(model: Any, path: Path) -> None:
     for tensor in _external_tensors(model):
         _, file = _external_file(tensor, path)
         for entry in tensor.external_data:  # the package onnx does not follow links
-            entry.value = file.name if entry.key == "location" else entry.value
+            if entry.key == "location":
+                entry.value = file.name
         try:
             onnx.external_data_helper.load_external_data_for_tensor(tensor, str(file.parent))
         except Exception as error:
@@ -174,7 +176,7 @@ def _external_file(tensor: Any, path: Path) -> tuple[str, Path]:
     try:
         file = (path.parent / location).resolve()
         is_file = file.is_file()
-    except (OSError, ValueError, RuntimeError):  # a null character, a loop of links
+    except (OSError, ValueError, RuntimeError, TypeError):  # a null character, a loop, no UTF-8
         file, is_file = folders[0], False
     if os.path.isabs(location) or not any(map(file.is_relative_to, folders)):
         raise ModelError(

@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Any
 
 from autosplit.errors import ModelError
+from autosplit.frontend.onnx.nodes import constants_of
 from autosplit.frontend.onnx.shapes import inputs
 from autosplit.frontend.onnx.static_shapes import Shape
 from autosplit.frontend.relax.expressions import fixed_sizes, is_constant
@@ -38,7 +39,8 @@ class Limits:
             if math.prod(signature.shape) > _LARGEST:
                 size = f"{math.prod(signature.shape):,} elements; at most {_LARGEST:,} work"
                 raise ModelError(f"input '{signature.name}' has {size}")
-        stored = sum(math.prod(weight.dims) for weight in model.graph.initializer)
+        constants = constants_of(model.graph.node, model.graph.initializer).values()
+        stored = sum(math.prod(tensor.dims) for tensor in constants)
         self._elements = _ELEMENTS_EACH * stored + _MORE_ELEMENTS
         self._work = _WORK_EACH * stored + _MORE_WORK
         self._items = _MOST_ITEMS

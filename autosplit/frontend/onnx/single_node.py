@@ -15,7 +15,7 @@ import numpy as np
 from autosplit.errors import line_of
 from autosplit.extras import helper, numpy_helper, onnx, relax, require
 from autosplit.frontend.onnx.limits import work
-from autosplit.frontend.onnx.nodes import draws_at_random, inner_graphs
+from autosplit.frontend.onnx.nodes import inner_graphs
 from autosplit.frontend.onnx.static_shapes import Shape, asks_for_shape, shape_value
 from autosplit.frontend.relax.expressions import fixed_sizes
 
@@ -96,7 +96,7 @@ def known_results(
         return {}
     if node.op_type in _NOT_COMPUTED or node.domain not in ("", "ai.onnx"):
         return {}
-    if draws_at_random(node) or any(True for _ in inner_graphs(node)):
+    if any(True for _ in inner_graphs(node)):
         return {}
     if sum(array.size for array in arrays.values()) > SMALL:
         return {}

@@ -6,14 +6,26 @@ A source node is a call that ``main`` binds. Weights are constants of the module
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from autosplit.errors import ModelError
 from autosplit.extras import relax
-from autosplit.frontend.relax.expressions import callee, flat, resolve, shape_of
+from autosplit.frontend.relax.expressions import (
+    callee,
+    fixed_sizes,
+    flat,
+    is_constant,
+    resolve,
+    shape_of,
+)
 from autosplit.frontend.relax.main_function import ENTRY, bindings, renamed
-from autosplit.frontend.source import Signature, SourceModel, SourceNode, mark, unused
+from autosplit.frontend.source import Signature, SourceModel, SourceNode, mark, marked, unused
+
+# Limits of what is computed of constants while a model is read: elements, and operations.
+_ELEMENTS_EACH, _MORE_ELEMENTS, _MORE_WORK = 8, 1 << 28, 1 << 34
+_PRODUCTS = ("matmul", "conv", "einsum", "linear")
 
 
 class MainReader:
@@ -23,7 +35,8 @@ class MainReader:
         self._module = module
         self._nodes: list[SourceNode] = []
         self._tensors: list[str] = []
-        self._constants: set[str] = set()
+        self._varying: set[str] = set()  # tensors that depend on an input
+        self._elements, self._work, self._stored = _MORE_ELEMENTS, _MORE_WORK, set[Any]()
         self._marks: dict[Any, str] = {}
         self._values: dict[Any, Any] = {}  # names of tensors, lists for tuples, None for constants
         self._used_names: set[str] = set()
@@ -37,13 +50,16 @@ class MainReader:
         item_names = _item_names(in_order)
         for binding in in_order:
             self._read_binding(binding.var, binding.value, item_names.get(binding.var, {}))
+            # A name that we would take for one of our marks.
+            if binding.var not in self._marks and marked(binding.var.name) is not None:
+                self._marks[binding.var] = f"_{binding.var.name}"
         return SourceModel(
             name=name,
             module=renamed(self._module, self._marks),
             nodes=tuple(self._nodes),
             tensors=tuple(self._tensors),
             alias={},
-            constants=frozenset(self._constants),
+            constants=frozenset(),
             inputs=inputs,
             outputs=self._outputs(main.body.body),
             tupled=isinstance(main.ret_ty, relax.TupleType),
@@ -52,6 +68,7 @@ class MainReader:
 
     def _input(self, param: Any) -> Signature:
         name = self._values[param] = unused(param.name, self._used_names)
+        self._varying.add(name)
         return Signature(name, shape_of(param), str(param.ty.dtype))
 
     def _read_binding(self, var: Any, value: Any, item_names: Mapping[int, str]) -> None:
@@ -67,15 +84,30 @@ class MainReader:
             self._values[var] = name
             self._mark(var, name)
         reads = dict.fromkeys(flat(list(map(self._resolve, value.args))))
+        if self._varying.isdisjoint(reads):
+            self._limit(name, var, value)
+        else:
+            self._varying.update(outputs)
         self._nodes.append(SourceNode(name, callee(value), tuple(reads), tuple(outputs)))
+
+    def _limit(self, name: str, var: Any, value: Any) -> None:
+        """Raise ModelError where too much is computed of constants."""
+        for constant in {a for a in value.args if is_constant(a)} - self._stored:
+            self._stored.add(constant)
+            self._elements += _ELEMENTS_EACH * math.prod(shape_of(constant))
+        elements = sum(math.prod(_sizes(each)) for each in getattr(var.ty, "fields", [var.ty]))
+        longest = max((n for a in value.args for n in _sizes(getattr(a, "ty", None))), default=1)
+        is_product = any(word in callee(value) for word in _PRODUCTS)
+        self._elements -= elements
+        self._work -= elements * longest if is_product else elements
+        if self._elements < 0 or self._work < 0:
+            raise ModelError(f"variable '{name}' computes too much of constants; store its result")
 
     def _read_alias(self, var: Any, value: Any) -> None:
         """A binding that computes nothing: another variable, an item of a tuple, a constant."""
         tensor = self._values[var] = self._resolve(value)
         if isinstance(tensor, str) and isinstance(value, relax.TupleGetItem):
             self._mark(var, tensor)
-        elif tensor is None:
-            self._constants.add(unused(var.name, self._used_names))
 
     def _mark(self, var: Any, tensor: str) -> None:
         self._marks[var] = mark(len(self._tensors))
@@ -98,6 +130,10 @@ class MainReader:
             else:
                 names.append(field)
         return tuple(names)
+
+
+def _sizes(kind: Any) -> Iterable[int]:
+    return fixed_sizes(kind) or ()
 
 
 def _item_names(in_order: list[Any]) -> dict[Any, dict[int, str]]:

@@ -46,7 +46,10 @@ _FUNCTION_ATTRIBUTES = ("Primitive", "global_symbol", "num_input", "relax.force_
 _DTYPE = re.compile(r"(|bool|void|u?int\d{1,2}|float\d{1,2}|bfloat16|float[468]_\w+)")
 _NAME = re.compile(r"[A-Za-z_][\w.]{0,199}", re.ASCII)
 # Fields that hold a number themselves; every other integer is the index of a node.
-_NUMBERS = ("line", "column", "end_line", "end_column", "ndim", "index", "kind", "iter_type")
+_NUMBERS = (
+    "line", "column", "end_line", "end_column", "ndim", "index", "kind", "iter_type", "is_pure",
+    "purity",
+)  # fmt: skip
 _NULLABLE = ("span", "attrs", "shape", "values", "params", "dtype", "vdevice", "derive_func")
 _MAX_DEPTH = 1000  # TVM walks a module recursively: what nests deeper overflows its stack
 _TENSOR_MAGIC = 0xDD5E40F096B4A13F
@@ -153,7 +156,8 @@ class _Document:
             fields = [("items", reference) for reference in data]
         elif isinstance(data, dict):
             numbers = _number_fields(node["type"])
-            fields = [(f, v) for f, v in data.items() if f not in numbers and type(v) is int]
+            # TVM takes true for node 1 and false for node 0.
+            fields = [(f, v) for f, v in data.items() if f not in numbers and isinstance(v, int)]
         for field, reference in fields:
             if not 0 <= reference < index:
                 raise ValueError(f"node {index} refers to node {reference}, not to an earlier one")
@@ -205,7 +209,7 @@ def _number_fields(kind: str) -> Collection[str]:
 
     fields = type_info(kind).fields
     types = {f.name: json.loads(f.metadata["type_schema"])["type"] for f in fields}
-    return frozenset(name for name, type_name in types.items() if type_name in ("int", "float"))
+    return frozenset(name for name, kind in types.items() if kind in ("int", "float", "bool"))
 
 
 def _check_tensor(data: str) -> None:

@@ -29,7 +29,7 @@ _COPIED = re.compile(
 _TARGET = re.compile(
     r"torch\.ops\.(aten|prims)\.\w+\.\w+|torch\.sym_\w+|math\.(ceil|floor|trunc)|"
     r"torch\.ops\.higher_order\.(cond|while_loop|map_impl|scan|associative_scan|wrap_with_\w+)|"
-    r"_operator\.(getitem|add|sub|mul|floordiv|truediv|mod|neg|pow|eq|ne|lt|le|gt|ge|and_|or_)"
+    r"_operator\.(getitem|add|sub|mul|floordiv|truediv|mod|neg|eq|ne|lt|le|gt|ge|and_|or_)"
 )
 # Arithmetic on sizes, without powers, which could grow without limit.
 _SIZE_WORDS = """
@@ -40,7 +40,7 @@ _SIZE = re.compile(rf"((?!\*\*)([ '\-+*/(),<>=!]|\b({''.join(_SIZE_WORDS.split()
 _MODULES = re.compile(r"[\w.@]+,[\w.@]*,[\w.]+(;[\w.@]+,[\w.@]*,[\w.]+)*")  # key, name, class
 _CONTAINERS = {"builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict", None}
 # Errors raised for a damaged or an encrypted archive, and for a document that nests too deep.
-_DAMAGED = (OSError, zipfile.BadZipFile, RuntimeError)
+_DAMAGED = (OSError, EOFError, zipfile.BadZipFile, RuntimeError)
 _OF_ANOTHER_FORM = (LookupError, TypeError, AttributeError, ValueError)
 _MEMBER_LIMIT = 256 << 20  # bytes of a JSON member
 
@@ -64,6 +64,8 @@ def without_code(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _copy(path: Path, archive: zipfile.ZipFile, clean: zipfile.ZipFile) -> None:
+    if sum(i.compress_size for i in archive.infolist()) > path.stat().st_size:
+        raise ModelError(f"members of '{path}' overlap; save the program with torch again")
     # The first folder has the name that the file had when it was saved.
     members = {i.filename.partition("/")[2]: i for i in archive.infolist()}
     if _GRAPH not in members:

@@ -49,7 +49,7 @@ def _renewals(signature: Any) -> dict[str, str]:
     placeholder_of = {spec.target: spec.arg.name for spec in signature.input_specs if spec.target}
     renewals = {}
     for spec in signature.output_specs:
-        if spec.kind.name == "BUFFER_MUTATION":
+        if spec.kind.name in ("BUFFER_MUTATION", "PARAMETER_MUTATION"):
             renewals[placeholder_of[spec.target]] = spec.arg.name
         if spec.kind.name == "USER_INPUT_MUTATION":
             renewals[spec.target] = spec.arg.name

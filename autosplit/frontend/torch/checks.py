@@ -28,10 +28,17 @@ def require_computation(program: Any) -> None:
                 f"op {node.target} of node '{node.name}' has side effects; export without it"
             )
         kind = target_name(node.target)
-        is_divided_anew = kind.startswith("avg_pool") and node.args[6:7] not in ((), (None,))
+        arguments = {a.name: value for a, value in zip(schema.arguments, node.args, strict=False)}
+        arguments |= node.kwargs
+        is_divided_anew = (
+            kind.startswith("avg_pool") and arguments.get("divisor_override") is not None
+        )
         if is_divided_anew or kind in ("histc.default", "logcumsumexp.default"):
             raise ModelError(f"node '{node.name}' ({kind}) has no exact form in ONNX; replace it")
-        if kind == "batch_norm.default" and node.args[5] is True and node.args[3] is not None:
+        is_training = (
+            arguments.get("training") is True and arguments.get("running_mean") is not None
+        )
+        if kind == "batch_norm.default" and is_training:
             raise ModelError(f"node '{node.name}' normalises as in training; export after eval()")
 
 

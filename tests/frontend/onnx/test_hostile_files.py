@@ -1,12 +1,14 @@
 """ONNX files that are damaged, unsorted or meant to take for ever: read, or refused in one line."""
 
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
-from onnx import helper, parser
+from onnx import TensorProto, helper, parser
 
 import autosplit
 from autosplit.errors import ModelError
-from autosplit.frontend.onnx import file
+from autosplit.frontend.onnx import branches, file
 from tests.build import node, onnx_model
 from tests.nets import net
 
@@ -96,6 +98,28 @@ def test_constants_that_grow_are_refused_before_they_are_computed(save, lines, w
         autosplit.load_model(save(model))
 
 
+def test_constants_of_nodes_count_as_stored(save, monkeypatch):
+    monkeypatch.setattr("autosplit.frontend.onnx.limits._MORE_ELEMENTS", 0)
+    numbers = ", ".join(["1.5"] * 4)
+    text = f"g (float[2,4] x) => (float[2,4] y) {{ w = Constant<value_floats=[{numbers}]>() "
+    assert autosplit.load_model(save(net(text + "y = Add(x, w) }"))).graph.ops
+
+
+def test_no_node_is_computed_for_each_of_the_ifs_behind_it(save, monkeypatch):
+    results = Mock(wraps=branches.known_results)
+    monkeypatch.setattr(branches, "known_results", results)
+    chain = "d0 = Not(c)  "
+    for i in range(6):
+        one, other = (f"g{i}{op} () => (bool[1] {op}{i}) {{ {op}{i} = {op}(c) }}" for op in
+                      ("Identity", "Not"))  # fmt: skip
+        chain += f"c{i + 1} = If(d{i}) <then_branch = {one}, else_branch = {other}>  "
+        chain += f"d{i + 1} = Not(c{i + 1})  "
+    text = f"g (float[2,4] x) => (float[2,4] y) {{ {chain}  y = Where(d6, x, x) }}"
+    autosplit.load_model(save(net(text, {"c": np.array([True])})))
+    calls = [node.output[0] for _, node, *_ in (call.args for call in results.call_args_list)]
+    assert calls.count("d0") == 1
+
+
 def test_products_of_thin_constants_are_computed(save):
     thin = {"a": np.ones((4200, 2), np.float32), "b": np.ones((2, 1100), np.float32)}
     model = net(f"g (float[2,4] x) => (float[2,4] y) {{ big = MatMul(a, b)  {_MOST} }}", thin)
@@ -126,10 +150,24 @@ def test_a_tensor_of_many_rows_is_split_into_few(save):
     assert model.graph.tensors["y"].shape == (10000, 4)
 
 
-def test_a_name_that_is_not_utf8_is_an_error_of_one_line(save):
-    path = save(onnx_model([node("Relu", "x", "y", "PLACEHOLDER")]))
+def external(**entries):
+    tensor = TensorProto(name="w", data_type=1, dims=[4], data_location=TensorProto.EXTERNAL)
+    for key, value in entries.items():
+        tensor.external_data.add(key=key, value=value)
+    return tensor
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [[node("Relu", "x", "y", "PLACEHOLDER")], [node("Constant", "", "y", PLACEHOLDER=1.0)],
+     *([node("Constant", "", "w", value=external(**entries)), node("Add", "x w", "y")]
+       for entries in ({"location": "PLACEHOLDER"}, {"location": "w", "checksum": "PLACEHOLDER"}))],
+)  # fmt: skip
+def test_a_name_that_is_not_utf8_is_an_error_of_one_line(save, nodes):
+    path = save(onnx_model(nodes))
     path.write_bytes(path.read_bytes().replace(b"PLACEHOLDER", b"\xff\xfePLACEHOLD"))
-    with pytest.raises(ModelError, match="PLACEHOLD'; rename it in UTF-8"):
+    (path.parent / "w").write_bytes(b"")
+    with pytest.raises(ModelError, match=r"PLACEHOLD'; rename it in UTF-8|weight 'w' "):
         file.read(path)
 
 

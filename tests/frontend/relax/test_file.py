@@ -45,6 +45,19 @@ def test_tvmscript_is_refused_with_the_remedy(tmp_path):
         autosplit.load_model(tmp_path / "net.py")
 
 
+@pytest.mark.parametrize("product", ["R.matmul(a, a)", "R.concat((a, a, a, a))"])
+def test_constants_that_grow_are_refused_before_they_are_computed(product):
+    ones = "R.broadcast_to(R.const(1.0, 'float32'), R.shape([9000, 9000]))"
+    body = f"a = {ones}\nb = {product}\ny = R.add(x, R.max(b))\nreturn y"
+    with pytest.raises(ModelError, match="variable 'b' computes too much of constants; store"):
+        autosplit.load_model(module(function("main", body)))
+
+
+def test_a_tuple_with_the_name_of_one_of_our_marks_is_read():
+    body = "src9_p = R.split(x, 3, axis=1)\ny = src9_p[0]\nreturn y"
+    assert autosplit.load_model(module(function("main", body))).graph.ops
+
+
 @pytest.fixture
 def path(tmp_path):
     """A file of such a module."""

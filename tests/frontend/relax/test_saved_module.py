@@ -118,6 +118,14 @@ def test_a_circle_and_nothing_for_an_expression_are_refused_before_tvm_follows_t
         load(json.dumps(document))
 
 
+@pytest.mark.parametrize("index", [False, True])
+def test_a_truth_value_is_the_node_that_tvm_takes_it_for(index):
+    circle = {"type": "ir.TupleType", "data": {"span": index, "fields": index}}
+    nodes = [{"type": "None"}, circle] if index else [circle]
+    with pytest.raises(ValueError, match="not to an earlier one"):
+        load(json.dumps({"root_index": int(index), "nodes": nodes}))
+
+
 def test_a_module_that_nests_too_deep_is_refused():
     nodes = [{"type": "ffi.Array", "data": []}]
     nodes += [{"type": "ffi.Array", "data": [i]} for i in range(5000)]

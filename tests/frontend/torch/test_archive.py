@@ -2,6 +2,7 @@
 
 import json
 import re
+import struct
 import zipfile
 
 import pytest
@@ -48,6 +49,17 @@ def test_only_data_is_copied_and_guards_are_dropped(file):
     copies = members(saved(file, graph(), {**copied, **dict.fromkeys(others, b"x"), **samples}))
     assert json.loads(copies.pop("models/model.json"))["guards_code"] == []
     assert copies == {**copied, "data/sample_inputs/model.pt": b""}
+
+
+def test_members_that_overlap_or_end_before_their_size_are_refused(file):
+    content = bytearray(saved(file, graph(), {"data/weights/w": b"0" * 99}).read_bytes())
+    struct.pack_into("<II", content, content.rfind(b"PK\1\2") + 20, 10**5, 10**5)
+    file.write_bytes(content)
+    with pytest.raises(ModelError, match=r"members of .* overlap"):
+        members(file)
+    file.write_bytes(content + b"\0" * 10**5)
+    with pytest.raises(ModelError, match="was not written by"):
+        members(file)
 
 
 def test_a_graph_that_is_too_large_is_refused_and_weights_are_not(file, monkeypatch):
@@ -108,7 +120,7 @@ ARITHMETIC = ("s0", "Symbol('s77', positive=True, integer=True)", "2*s0 + 1", "M
 TARGETS = """torch.ops.aten.add.Tensor torch.ops.prims.sum.default _operator.getitem math.ceil
     torch.sym_max torch.ops.higher_order.cond"""
 OTHER_TARGETS = """torch.ops.aten.add.Tensor.x xtorch.ops.aten.add.Tensor torch.ops.mine.add.Tensor
-    _operator.call math.exp torch.load torch.ops.load_library"""
+    _operator.call _operator.pow math.exp torch.load torch.ops.load_library"""
 LETTERS = ":.[]{}@%&|~^;#\t\0é\\"  # of no arithmetic
 OTHER_SIZES = ("__import__('os')", "lambda: s0", "2**9", "s0.x", "os", "exit()", "s0[0]", 's0"',
     "a" * 9, "s0\n", "s", "1" * 1001, 7, None, *(f"s0{letter}1" for letter in LETTERS))  # fmt: skip
