@@ -163,9 +163,26 @@ def of_five_axes():
     return net(text, {"w": (2, 2, 1, 1), "v": (2, 1, 1, 1, 1)})
 
 
+# Of one weight, of a type that is not that of the convolution, and over neighbouring channels.
+TRANSPOSED = """g (float[1,8,5,5] x) => (float[1,1,8,8] y, float[1,1,12,12] z) {
+    y = ConvTranspose<strides=[1,1]>(x, w)  z = ConvTranspose<strides=[2,2]>(x, w)
+}"""
+DOUBLE = """g (float[1,8,5,5] x) => (double[1,8,5,5] y) {
+    s = Softmax(x)  c = Conv(s, w)  d = Cast<to=11>(c)  y = Add(d, b)
+}"""
+POOLED = """g (float[1,8,5,5] x) => (float[1,1,7,5,5] y) {
+    c = Conv(x, w)  u = Unsqueeze(c, axis)  y = AveragePool<kernel_shape=[2,1,1]>(u)
+}"""
+PACKED = [(TRANSPOSED, {"w": (8, 1, 4, 4)}),
+          (DOUBLE, {"w": (8, 8, 1, 1), "b": np.linspace(0, 1, 8).reshape(8, 1, 1)}),
+          (POOLED, {"w": (8, 8, 1, 1), "axis": np.array([1])})]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "make", [functions, of_ir_3, of_five_axes, pytest.param(wide, marks=pytest.mark.integration)]
-)
+    "make",
+    [functions, of_ir_3, of_five_axes, pytest.param(wide, marks=pytest.mark.integration),
+     *(partial(net, *packed) for packed in PACKED)],
+)  # fmt: skip
 def test_an_odd_net_split_in_two_computes_the_same(save, make):
     model = api.load_model(save(make()))
     middle = model.graph.ops[(len(model.graph.ops) - 1) // 2].name

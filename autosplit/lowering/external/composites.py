@@ -148,8 +148,10 @@ def _composites(module: Any, backends: Sequence[Backend]) -> dict[Any, Composite
         layer = _layer(module, value)
         if not layer or value.op in composites:
             continue
-        symbol = layer.replace(".", "_") + (str(uses[layer]) if uses[layer] else "")
-        uses[layer] += 1
+        symbol, taken = "", {c.symbol for c in composites.values()}
+        while not symbol or symbol in taken:
+            symbol = layer.replace(".", "_") + (str(uses[layer]) if uses[layer] else "")
+            uses[layer] += 1
         backend = by_name[layer.partition(".")[0]]
         composites[value.op] = Composite(symbol, backend, module[value.op])
     return composites

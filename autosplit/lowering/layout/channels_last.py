@@ -138,7 +138,8 @@ class Values:
             if array.ndim == 0:
                 return expression
             array = array.reshape((1,) * (rank - array.ndim) + array.shape)
-            return relax.const(np.ascontiguousarray(array.transpose(to_last(rank))))
+            array = np.ascontiguousarray(array.transpose(to_last(rank)))
+            return relax.const(array, str(array.dtype))
         if not isinstance(expression, relax.Var):
             # An argument that is a number, such as a bound of clip.
             return None if isinstance(expression, relax.Tuple) else expression

@@ -34,17 +34,19 @@ def can_pack(call: Any) -> bool:
     layouts = SOURCE_LAYOUTS.get(operator(call))
     if layouts is None:
         return False
-    data, weight = call.args
-    attrs = call.attrs
+    weight, attrs = call.args[1], call.attrs
     is_plain = (str(attrs.data_layout), str(attrs.kernel_layout)) == layouts
     is_plain = is_plain and str(attrs.out_layout) in ("", layouts[0])
-    dtypes = {str(value.ty.dtype) for value in (data, weight, call)}
     if layouts[1].startswith("IO"):
         # Wider padding would crop the input of the equivalent convolution.
         kernel = shape_of(weight)[2:]
         is_plain = is_plain and all(int(step) == 1 for step in attrs.dilation)
         is_plain = is_plain and max(map(int, attrs.padding)) < min(kernel)
-    return is_plain and is_constant(weight) and dtypes == {"float32"}
+    return is_plain and is_constant(weight) and _dtypes(call) == {"float32"}
+
+
+def _dtypes(call: Any) -> set[str]:
+    return {str(value.ty.dtype) for value in (*call.args, call)}
 
 
 def legalize_convolutions(registers: Registers) -> dict[str, Any]:
@@ -57,7 +59,10 @@ def legalize_convolutions(registers: Registers) -> dict[str, Any]:
     def legalize(builder: Any, call: Any) -> Any:
         data, weight = call.args
         name = call.op.name.removeprefix("relax.nn.")
-        if str(call.attrs.out_layout) not in ("NHWC", "NWC") or not is_constant(weight):
+        is_last = str(call.attrs.out_layout) in ("NHWC", "NWC") and is_constant(weight)
+        # A Relax module may have convolutions with channels last, or weights in another layout.
+        is_ours = str(call.attrs.kernel_layout) == SOURCE_LAYOUTS[f"nn.{name}"][1]
+        if not (is_last and is_ours and _dtypes(call) == {"float32"}):
             return getattr(nn, f"_nn_{name}")(builder, call)
         kernel = _kernel(call, name, registers)
         key = (weight, *kernel.key)
@@ -150,7 +155,7 @@ def _kernel(call: Any, name: str, registers: Registers) -> _Kernel:
         is_whole = padded == shape.group_outputs and width == shape.out_width
         return y if is_whole and result is shape else _cut(result, shape, y, padded)
 
-    return _Kernel((name, shape.strides, shape.groups, padded, tile.channels), pack, compute)
+    return _Kernel((name, result.strides, shape.groups, padded, tile.channels), pack, compute)
 
 
 def _as_convolution(shape: ConvolutionShape, weight: Any) -> tuple[ConvolutionShape, Any]:

@@ -109,7 +109,8 @@ def _avg_pool3d(values: Values, _: str, call: Any) -> Any:
         padding=[0, padding[0], 0, padding[3]],
         count_include_pad=bool(attrs.count_include_pad),
     )
-    return relax.op.reshape(values.builder.emit(pooled), shape_of(data))
+    sizes = shape_of(call)
+    return relax.op.reshape(values.builder.emit(pooled), [sizes[axis] for axis in to_last(5)])
 
 
 def _reduction(values: Values, name: str, call: Any) -> Any:

@@ -99,6 +99,17 @@ def test_layers_that_differ_in_attributes_alone_keep_their_names(load, reference
     assert {op.sources for op in external(model)} == {("a", "s", "y"), ("b",)}
 
 
+def test_layers_whose_names_would_be_equal_are_told_apart(save, reference):
+    known = dict(external_backend.patterns())
+    pairs = {"conv1": "conv_relu", "conv": "conv"}
+    patterns = [(f"{NAME}.{name}", known[f"{NAME}.{other}"]) for name, other in pairs.items()]
+    text = "g (float[1,4,6,6] x) => (float[1,4,6,6] y) { c = Conv(x, w) r = Relu(c) "
+    text += "d = Conv(r, w) y = Conv<pads=[1,1,1,1]>(d, v) }"
+    proto = nets.net(text, {"w": (4, 4, 1, 1), "v": (4, 4, 3, 3)})
+    model = autosplit.load_model(save(proto), backends=[Backend(NAME, patterns)])
+    assert len({op.kernel for op in external(model)}) == 3
+
+
 def test_a_marker_at_the_edge_stays_outside(load, reference):
     proto = nets.net(
         """g (float16[1,4,6,6] x) => (float16[1,4,6,6] y) {
