@@ -17,7 +17,8 @@ import numpy as np
 
 from autosplit.cli import options, output
 from autosplit.errors import ConfigError
-from autosplit.files import atomic_write
+from autosplit.extras import require
+from autosplit.files import atomic_write, require_other
 from autosplit.hardware.measurement.results import LoadTest, Spread
 from autosplit.report.documents.table import Table
 from autosplit.units import between, digits, milliseconds
@@ -42,6 +43,7 @@ OPTIONS = (
 
 def run(args: argparse.Namespace) -> None:
     """Print the measurement."""
+    from autosplit.deploy import manifest_file
     from autosplit.deploy.verify import bench
     from autosplit.hardware.measurement.measure import Budget
     from autosplit.report import trace
@@ -49,6 +51,12 @@ def run(args: argparse.Namespace) -> None:
     workload = options.workload(args)
     if args.chart and workload is None:
         raise ConfigError("--chart draws latencies under load; give --rate or --p99 too")
+    if args.chart:
+        require("optuna", "all")  # for the chart, before anything is measured
+    manifest = manifest_file.locate(args.folder)
+    files = [manifest.parent / name for name in manifest_file.read(args.folder).files]
+    for file in filter(None, (args.trace, args.chart)):
+        require_other(file, manifest, *files)
     budget = Budget(seconds=args.seconds, latency_items=_LATENCY_ITEMS)
     result = bench(args.folder, budget, workload, args.streams)
     document = {
@@ -66,7 +74,7 @@ def run(args: argparse.Namespace) -> None:
         names = [list(map(str, devices)) for devices in result.devices]
         trace.write(result.events, result.submitted, result.wiring, names, args.trace)
     if args.chart and result.load:
-        from autosplit.report.drawing.charts import latency_rate  # which imports Optuna
+        from autosplit.report.drawing.charts import latency_rate
 
         with atomic_write(args.chart) as temporary:
             temporary.write_bytes(latency_rate({"": result.load}).draw().render())

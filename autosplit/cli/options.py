@@ -186,7 +186,7 @@ def delay(text: str) -> float:
 
 TYPES: dict[str, Any] = {
     **dict.fromkeys(("chart", "folder", "model", "output", "save", "trace", "tuning"), Path),
-    **dict.fromkeys(("items", "port", "samples", "seed", "trial", "trials"), int),
+    **dict.fromkeys(("items", "port", "seed", "trial", "trials"), int),
     **dict.fromkeys(("body", "memory"), memory),
     **dict.fromkeys(("seconds", "timeout"), partial(_above_zero, "time in seconds")),
     "batch": batches,
@@ -196,6 +196,7 @@ TYPES: dict[str, Any] = {
     "queue": partial(_number, "items"),
     "rate": partial(_above_zero, "number of items a second"),
     "replicas": partial(_numbers, "replicas"),
+    "samples": partial(_number, "samples"),
     "stages": stages,
     "streams": partial(_number, "streams"),
     "tolerance": partial(_above_zero, "tolerance"),

@@ -29,7 +29,7 @@ _ERASE = "\r\x1b[K"  # erases the current line of the terminal
 def note(text: str) -> None:
     """Print a line about the command itself: an error, a warning, progress."""
     erase_progress()
-    with contextlib.suppress(BrokenPipeError):  # a command goes on if nobody reads its progress
+    with contextlib.suppress(OSError):  # a command goes on if nobody can read its progress
         print(_broken(printable(text), sys.stderr), file=sys.stderr, flush=True)
 
 

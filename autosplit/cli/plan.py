@@ -112,7 +112,7 @@ def run(args: argparse.Namespace) -> None:
     if vars(args)["as"]:
         document["flags"] = planned.layer_flags(document, asked.costs, vars(args)["as"])
     if args.save:
-        count = args.cores or (len(asked.devices) if args.stages == "auto" else args.stages)
+        count = args.cores or args.stages
         graph = graph_file.to_document(asked.costs, count, asked.devices, asked.names)
         graph_file.save_graph(args.save, graph)
     file = _export(args, model, best) if model and args.output else None

@@ -43,7 +43,6 @@ OPTIONS = (
 def run(args: argparse.Namespace) -> None:
     """Print the URL and serve until interrupted."""
     from autosplit.deploy import manifest_file
-    from autosplit.deploy.server import app
     from autosplit.deploy.server.hints import hint
 
     if args.hint:
@@ -51,8 +50,10 @@ def run(args: argparse.Namespace) -> None:
         document = {"server": args.hint, "configuration": text}
         output.emit(args.format, document, text.rstrip("\n").split("\n"))
         return
-    for package in ("starlette", "uvicorn"):
+    for package in ("httptools", "psutil", "starlette", "uvicorn"):
         require(package, "serve")
+    from autosplit.deploy.server import app
+
     name = args.name or manifest_file.read(args.folder).model.name
     if not name or "/" in name:
         raise ConfigError(f"the model is called '{name}'; give one without a slash by --name")

@@ -109,7 +109,10 @@ def _cuda() -> Check:
 
 
 def _cache() -> Check:
-    folder = cache.folder()
+    try:
+        folder = cache.folder()
+    except ImportError as error:
+        return Check("cache", False, "-", f"{error}; install what is missing above")
     try:
         # Only writing a file shows whether the disk accepts one.
         with files.atomic_write(folder / "doctor") as temporary:

@@ -7,6 +7,7 @@ their structure and get random weights. Six more are built here, four of them wi
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from collections.abc import Callable
@@ -79,7 +80,9 @@ def write(name: str, path: str | os.PathLike[str], seed: int = 0, replaces: bool
     """
     target = Path(path)
     content = make(name, seed).SerializeToString(deterministic=True)
-    if not replaces and target.is_file() and target.read_bytes() != content:
+    with contextlib.suppress(OSError):  # one that cannot be read is another file
+        replaces |= not target.is_file() or target.read_bytes() == content
+    if not replaces:
         raise ConfigError(f"'{target}' is another file; give -o FILE to write there or elsewhere")
     with atomic_write(target) as temporary:
         temporary.write_bytes(content)

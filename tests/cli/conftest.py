@@ -1,4 +1,5 @@
 import shutil
+import sys
 
 import pytest
 
@@ -29,6 +30,18 @@ def _working_folder(tmp_path, monkeypatch):
     """Commands run in an empty folder, the test's own, where they store too."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("AUTOSPLIT_STORAGE", raising=False)
+
+
+@pytest.fixture
+def without(monkeypatch):
+    """Hide an installed package."""
+
+    def hide(package):
+        for name in [n for n in sys.modules if n == package or n.startswith(f"{package}.")]:
+            monkeypatch.delitem(sys.modules, name)
+        monkeypatch.setitem(sys.modules, package, None)
+
+    return hide
 
 
 @pytest.fixture

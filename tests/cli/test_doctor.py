@@ -43,6 +43,14 @@ def test_a_missing_package_is_exit_code_3_only_where_it_is_needed(examined, pret
     assert (code, checks["networkx"]["remedy"]) == (3, "pip install networkx")
 
 
+def test_a_package_that_a_check_needs_is_missing_like_any_other(examined, pretend, without):
+    pretend(platformdirs=None)
+    without("platformdirs")
+    code, checks = examined()
+    assert (code, checks["platformdirs"]["remedy"]) == (3, "pip install platformdirs")
+    assert not checks["cache"]["ok"]
+
+
 def test_a_cache_that_cannot_be_written_is_exit_code_3(examined, monkeypatch, tmp_path):
     (tmp_path / "file").touch()
     monkeypatch.setenv("AUTOSPLIT_CACHE", str(tmp_path / "file" / "cache"))

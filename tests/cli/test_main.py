@@ -106,14 +106,10 @@ def test_an_output_that_takes_nothing_is_one_line_and_exit_code_3(words, is_buff
     )
 
 
-@pytest.fixture
-def without(monkeypatch):
-    def hide(package):
-        for name in [n for n in sys.modules if n == package or n.startswith(f"{package}.")]:
-            monkeypatch.delitem(sys.modules, name)
-        monkeypatch.setitem(sys.modules, package, None)
-
-    return hide
+def test_a_command_goes_on_where_nothing_takes_its_notes():
+    command = [sys.executable, "-m", "autosplit", "inspect", "missing.onnx"]
+    with open("/dev/full", "w") as full:
+        assert subprocess.run(command, stderr=full).returncode == 2
 
 
 @pytest.mark.parametrize(
@@ -123,7 +119,9 @@ def without(monkeypatch):
      ("psycopg", "postgres", "show s --storage postgresql+psycopg://me:secret@host/base"),
      ("psycopg2", "postgres", "show s --storage postgresql+psycopg2://me:secret@host/base"),
      ("optuna_dashboard", "dashboard", "dashboard net.db --port 0"),
-     ("waitress", "dashboard", "dashboard net.db --port 0")],
+     ("waitress", "dashboard", "dashboard net.db --port 0"),
+     ("psutil", "serve", "serve nowhere"), ("httptools", "serve", "serve nowhere"),
+     ("optuna", "all", "bench nowhere --p99 5 --chart x.svg")],
 )  # fmt: skip
 def test_a_missing_package_is_named_with_its_extra(finished, without, said, package, extra, words):
     for name in ("net.onnx", "net.pt2"):

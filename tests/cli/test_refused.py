@@ -6,6 +6,7 @@ import pytest
 
 from tests import nets
 from tests.cli.test_plan import GRAPH
+from tests.deploy.exports import sound
 
 
 @pytest.fixture
@@ -13,6 +14,7 @@ def folder(finished):
     """The working folder, with a study, a net and a graph file."""
     (finished / "net.onnx").write_bytes(nets.residual().SerializeToString())
     (finished / "g.json").write_text(json.dumps(GRAPH))
+    (finished / "split.json").write_text(json.dumps(sound()))
     return finished
 
 
@@ -59,10 +61,15 @@ def folder(finished):
         ("bench nowhere --chart x.svg", 2, "--chart draws latencies under load; give --rate or "),
         ("bench nowhere --delay 5", 2, "--delay is for items that come by themselves; give --rate"),
         ("plan g.json --stages 2 -o out", 2, "--output writes stages, which a graph file has not"),
-        ("plan g.json --stages 2 --save no/saved.json", 2, "saved.json: cannot be written"),
+        ("plan g.json --stages 2 --save g.json/saved.json", 3, "saved.json': File exists"),
+        ("tune net.onnx -o t --samples 0", 2, "invalid number of samples '0'"),
+        ("show net.db --storage net.db", 2, "holds no study 'net.db'; it holds net"),
+        ("report net --storage my-db://x -o p.html", 2, "is not a database URL"),
+        ("show net --storage postgresql+psycopg://u:p@a:secret@h/x", 2, "is not a database URL"),
         *((words, 2, "is read here; name another file to write") for words in (
             "plan g.json --stages 2 --save g.json", "plan net.onnx --stages 2 --save net.onnx",
-            "report net.toml -o net.toml", "report net.toml -o net.db")),
+            "report net.toml -o net.toml", "report net.toml -o net.db",
+            "bench . --trace split.json")),
         *((f"plan g.json --cores 2 --{option}", 2, "give --stages instead of --cores")
           for option in ("assign", "allow-empty", "devices cores:0")),
         ("plan g.json --stages 2 --streams 2", 2, "give --cores instead of --stages"),

@@ -123,6 +123,7 @@ def test_options_lie_over_the_study_file(study, as_json):
         (3, ["net.toml", "--storage", "no/folder/x.db"], "unable to open database file; repair"),
         (3, ["net.toml", "--storage", "net.toml"], "failed: file is not a database;"),
         (3, ["net.toml", "--storage", "postgresql+psycopg://u:secret@127.0.0.1:1/x"], ""),
+        (2, ["net.toml", "--storage", "postgresql+psycopg://u:p@a:secret@h/x"], "is not a"),
     ],
 )
 def test_an_error_is_one_line_and_a_code(study, capsys, code, args, text):

@@ -242,7 +242,11 @@ def stored_graph(document: Any) -> FusedGraph | None:
             sources, inputs, outputs = (tuple(op[k]) for k in ("sources", "inputs", "outputs"))
             ops.append(Op(op["name"], op["kernel"], sources, inputs, outputs))
         shapes = {
-            name: (tuple(map(int, t["shape"])), str(t["dtype"]), max(0, int(t["bytes"])))
+            name: (
+                tuple(map(int, t["shape"])),
+                str(t["dtype"]),
+                min(max(0, int(t["bytes"])), 1 << 62),
+            )
             for name, t in document["tensors"].items()
         }
         graph = build(str(document["name"]), ops, shapes, document["inputs"], document["outputs"])
@@ -254,5 +258,5 @@ def stored_graph(document: Any) -> FusedGraph | None:
         return None
     names = [*graph.inputs, *graph.outputs, *pairs.values()]
     for op in ops:
-        names += [op.name, *op.inputs, *op.outputs]
+        names += [op.name, *op.sources, *op.inputs, *op.outputs]
     return graph if ops and all(isinstance(name, str) for name in names) else None

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import optuna
-from sqlalchemy.engine import make_url
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool
 
@@ -44,7 +43,8 @@ class StudyReader:
     @property
     def file(self) -> Path | None:
         """The SQLite file; None for another storage."""
-        url = make_url(self.url)
+        with storages.storage_errors(self.url):
+            url = storages.parsed(self.url)
         return Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
 
     @property
@@ -97,8 +97,7 @@ class StudyReader:
 
     def _check(self) -> None:
         """Raises ConfigError for an invalid URL, and for a file that cannot be read."""
-        with storages.storage_errors(self.url):
-            file = self.file
+        file = self.file
         if file is None:
             return
         try:
@@ -119,7 +118,7 @@ class StudyReader:
         if file := self.file:
             options["creator"] = lambda: _connect(file)
             return {"url": "sqlite://", "engine_kwargs": options}
-        if make_url(self.url).get_backend_name() == "postgresql":
+        if storages.parsed(self.url).get_backend_name() == "postgresql":
             read_only = "-c default_transaction_read_only=on"
             options["connect_args"] = {"options": read_only, "connect_timeout": 10}
         return {"url": self.url, "engine_kwargs": options}
@@ -156,7 +155,7 @@ class StudyReader:
 
 
 def find_study(study: str, storage: str | None = None) -> StudyReader:
-    """The study that a user means by a study file, a database, a URL, or a name in ``storage``.
+    """The study that a user means by a study file, a name in ``storage``, a database or a URL.
 
     Raises ConfigError for a study file that cannot be read.
     """
@@ -165,7 +164,8 @@ def find_study(study: str, storage: str | None = None) -> StudyReader:
         config = load(path)
         url = storages.storage_url(config.name, storage, config.storage)
         return StudyReader(url, config.name)
-    if "://" in study or path.suffix in _DATABASE_SUFFIXES or path.is_file():
+    is_file = path.suffix in _DATABASE_SUFFIXES or path.is_file()
+    if "://" in study or (is_file and not storage):
         return StudyReader(storages.storage_url("", study), None)
     return StudyReader(storages.storage_url(study, storage), study)
 
