@@ -13,7 +13,7 @@ from autosplit.deploy.export_folder import checked
 from autosplit.deploy.manifest import Manifest
 from autosplit.deploy.manifest_wiring import wired
 from autosplit.deploy.stages import load_replicas, place_replicas
-from autosplit.errors import ConfigError
+from autosplit.errors import ConfigError, explained
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import Wiring
 from autosplit.hardware.runtimes.interface import closed_on_error
@@ -137,7 +137,8 @@ def _wiring(document: Manifest, folder: Path) -> Wiring:
     """
     wiring = wired(document)
     arrays = read_arrays(folder, document.initial) if document.initial else {}
-    zeros = wiring.first_states
+    with explained(ConfigError, f"a state in '{folder}' has no arrays; export the split again"):
+        zeros = wiring.first_states
     for name, array in arrays.items():
         zero = zeros.get(name)
         if zero is None or (array.shape, array.dtype) != (zero.shape, zero.dtype):

@@ -3,6 +3,7 @@ import re
 
 import pytest
 
+import autosplit
 from autosplit.deploy import manifest, manifest_file
 from autosplit.deploy.manifest_wiring import wired
 from autosplit.errors import ConfigError
@@ -201,3 +202,14 @@ def test_what_does_not_fit_is_named(place, value, line):
 def test_a_state_that_does_not_fit_is_named(batch, fields, line):
     add_state(document := sound() | {"batch": batch}, **fields)
     assert line in refused(document)
+
+
+@pytest.mark.parametrize("field", [{"shape": [2**62, 2**62]}, {"dtype": "float8_zz"}])
+def test_a_state_that_no_array_holds_is_refused(field, tmp_path):
+    add_state(document := sound())
+    stage = document["stages"][1]
+    for part in (stage["inputs"][-1], stage["outputs"][-1], stage["states"][0]):
+        part.update(field)
+    (tmp_path / "split.json").write_text(json.dumps(document))
+    with pytest.raises(ConfigError, match=r"a state in '.*' has no arrays"):
+        autosplit.load(tmp_path)

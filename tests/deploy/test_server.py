@@ -406,6 +406,15 @@ def test_headers_and_trailers_without_an_end_are_refused(address, start):
                 pass
 
 
+def test_requests_without_end_on_one_connection_are_refused(address):
+    with connect(address) as connection, contextlib.suppress(ConnectionError):
+        connection.sendall(b"GET /v2 HTTP/1.1\r\nhost: x\r\n\r\n" * 2000)
+        parts = []
+        while part := connection.recv(1 << 16):
+            parts.append(part)
+    assert b"".join(parts).count(b" 200 ") <= app.MOST_WAITING + 1
+
+
 def test_a_client_that_stalls_does_not_keep_the_server_from_its_end(monkeypatch, caplog):
     monkeypatch.setattr(app, "GRACE_S", 0.1)
     with contextlib.ExitStack() as later, served(chain()) as address:

@@ -39,6 +39,7 @@ MOST_OF_MEMORY = 0.3  # of free memory, for their states, and again for bodies b
 MOST_HEAD_BYTES = 64_000  # of a request, before its body
 # Long, since a client gets an error if its connection is closed while it sends a request.
 KEEP_ALIVE_S = 75
+MOST_WAITING = 100  # requests of a connection behind the one that is being answered
 GRACE_S = 60  # at the end, for clients that send or read slowly too
 RETRY = {"retry-after": "1"}  # in seconds
 
@@ -365,6 +366,8 @@ def _protocol() -> Any:
         head_bytes = -math.inf  # of headers or trailers, after their first part
 
         def on_message_begin(self) -> None:
+            if len(self.pipeline) >= MOST_WAITING:  # uvicorn would keep any number
+                raise ValueError("too many requests")
             self.head_bytes = 0.0
             super().on_message_begin()
 

@@ -34,8 +34,11 @@ def write_program(document: Manifest, folder: Path, name: str) -> dict[str, str]
     programs = {ONNX: onnx_program.files, CPP: cpp_program.files}
     if name not in programs:
         return {}
+    ports = [port for stage in document.stages for port in (*stage.inputs, *stage.outputs)]
+    is_lacking = any(port.dtype.startswith(("bfloat16", "float8")) for port in ports)
     refusals = {
         f"computes {document.batch} items at once": name == ONNX and document.batch > 1,
+        "has tensors of types that numpy lacks": name == ONNX and is_lacking,
         "has variants of other shapes": bool(document.model.variants),
         "has states that do not begin at zero": bool(document.initial),
     }

@@ -403,6 +403,8 @@ class Engine:
                 self._arrive(stage, ticket.step.following)
             if not ticket.uncomputed:
                 self.inside.discard(ticket)
+                if ticket.before:
+                    ticket.before.following = None  # else a caller's old ticket would keep it
                 ticket.before = None  # ends a reference cycle
                 self._changed.notify_all()
             # One that ``stop`` discarded has its exception already.

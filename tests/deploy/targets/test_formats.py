@@ -33,6 +33,7 @@ STATES = {"file": "states.npz", "sha256": "0" * 64}
     [
         ("onnx", lambda d: d.update(batch=2), "computes 2 items at once; use format 'native'"),
         ("onnx", lambda d: d.update(initial=STATES), "format 'onnx' cannot run .* begin at zero"),
+        ("onnx", lambda d: d.update(exports.sound("bfloat16")), "of types that numpy lacks; use"),
         ("cpp", lambda d: d.update(initial=STATES), "format 'cpp' cannot run .* begin at zero"),
         ("onnx", lambda d: d["stages"][1].update(onnx_absent="no 'a'"), "stage 1 has no ONNX file"),
         ("cpp", place("cores:0", "cuda:0", "cores:0"), "stage 1 is on 'cuda:0'; the cpp format"),

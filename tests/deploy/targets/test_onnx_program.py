@@ -90,7 +90,10 @@ def test_the_python_program_ends_at_an_index_out_of_its_tensor(save, tmp_path, k
     wiring = tmp_path / "pipeline.json"
     if not knows_range:
         wiring.write_text(wiring.read_text().replace('"range"', '"unknown"'))
-    command, data = [sys.executable, tmp_path / "run.py"], np.array([0, 5000]).tobytes()
+    command, data = [sys.executable, tmp_path / "run.py"], np.array([1, 2, 0, 5000]).tobytes()
     done = subprocess.run(command, input=data, capture_output=True, timeout=60)
     reason = b"input 'i' holds 5000; its values are -9 to 8" if knows_range else b"idx=5000"
     assert (done.returncode, reason in done.stderr) == (1, True)
+    assert len(done.stdout) == 2 * 4 * 4 or not knows_range  # of the item before
+    done = subprocess.run(command, input=data[:24], capture_output=True, timeout=60)
+    assert (done.returncode, len(done.stdout)) == (1, 2 * 4 * 4)

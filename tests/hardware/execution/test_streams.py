@@ -1,7 +1,9 @@
 """Streams: an item gets the states that the last item of its stream left, and no others."""
 
+import gc
 import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -186,6 +188,17 @@ def test_stages_get_the_one_of_two_equal_types_that_runtimes_know():
         pipeline.run([{"x": other}])
     (values,) = stage.run.call_args.args
     assert [value.dtype.char for value in values] == [np.dtype("int64").char] * 2
+
+
+def test_an_old_ticket_of_a_stream_keeps_no_later_one():
+    with summing() as pipeline:
+        first, second = (pipeline.enter(item) for item in items(2))
+        pipeline.result(second)
+        later = weakref.ref(second)
+        del second
+        pipeline.run(items(2))
+        gc.collect()
+        assert (first.done(), later()) == (True, None)
 
 
 def test_a_stream_that_is_reset_halfway_is_forgotten_with_its_last_item():

@@ -5,7 +5,7 @@
 // N run at once; each run takes outputs of the run before, and the last run's outputs are written.
 #include <charconv>
 #include <chrono>
-#include <cstring>
+#include <cstdlib>
 #include <deque>
 #include <filesystem>
 #include <fstream>

@@ -33,17 +33,26 @@ def run_stage(stage: dict[str, Any], items: Items, results: Items) -> None:
     session = onnxruntime.InferenceSession(str(FOLDER / stage["filename"]), options)
     states = [s for s in WIRING["states"] if s["input"] in stage["inputs"]]
     left = {s["input"]: np.zeros(s["shape"], s["dtype"]) for s in states}
-    while (item := items.get()) is not None:
+    while isinstance(item := items.get(), dict):
         tensors = item | left
         values = session.run(stage["outputs"], {name: tensors[name] for name in stage["inputs"]})
         item |= zip(stage["outputs"], values, strict=True)
         left = {s["input"]: item[s["output"]] for s in states}
         results.put(item)
-    results.put(None)
+    results.put(item)  # the end, or the error that ends the items
 
 
 def read_items(items: Items) -> None:
-    """Put the items of standard input into the first queue. Raises ValueError for a wrong index."""
+    """Put the items of standard input into the first queue, and then the end."""
+    try:
+        put_items(items)
+        items.put(None)
+    except ValueError as error:  # the items before it are computed first
+        items.put(error)
+
+
+def put_items(items: Items) -> None:
+    """Put the items into a queue. Raises ValueError for a wrong index, or a part of an item."""
     while data := sys.stdin.buffer.read(ITEM.itemsize):
         record = np.frombuffer(data, ITEM)[0]
         for port in WIRING["inputs"]:
@@ -53,12 +62,11 @@ def read_items(items: Items) -> None:
                     bounds = f"its values are {legal[0]} to {legal[1]}"
                     raise ValueError(f"input '{port['name']}' holds {value}; {bounds}")
         items.put({name: np.asarray(record[name], order="C") for name in ITEM.fields or ()})
-    items.put(None)
 
 
 def end(failure: Any) -> None:
     """End the program where a thread fails: the others would wait for it for ever."""
-    print(f"run.py: {failure.exc_value}", file=sys.stderr, flush=True)
+    print(f"run.py: {getattr(failure, 'exc_value', failure)}", file=sys.stderr, flush=True)
     os._exit(1)
 
 
@@ -71,7 +79,9 @@ for entry, *ends in zip(WIRING["pipeline"], queues, queues[1:], strict=False):
         text = f"run.py runs one of {stage['replicas']} replicas of {name}; autosplit.load runs all"
         print(text, file=sys.stderr, flush=True)
     threading.Thread(target=run_stage, args=(stage, *ends), daemon=True).start()
-while (item := queues[-1].get()) is not None:
+while isinstance(item := queues[-1].get(), dict):
     for output in WIRING["outputs"]:
         sys.stdout.buffer.write(item[output["tensor"]].tobytes())
     sys.stdout.buffer.flush()  # since the next item may depend on these outputs
+if item is not None:
+    end(item)
