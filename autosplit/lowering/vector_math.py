@@ -169,8 +169,6 @@ def _power(once: Once, x: Any, exponent: Any) -> Any:
         return tirx.pow(x, exponent)
     whole, rest = divmod(int(quarters), 4)
     x = once(x)
-    if rest:  # the root of minus infinity would be NaN
-        x = once(tirx.Select(x == _number(-math.inf), _number(math.inf), x))
     root = tirx.sqrt(x)
     roots = ((), (tirx.sqrt(root),), (root,), (root * tirx.sqrt(root),))
     return reduce(mul, (*[x] * whole, *roots[rest]))

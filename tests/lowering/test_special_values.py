@@ -24,10 +24,7 @@ ELEMENTWISE = [*(f"{op}(x)" for op in PLAIN), "PRelu(x, slope)", "Clip(x, low, h
 ELEMENTWISE += [f"{op}({reads})" for op in ("Max", "Min") for reads in ("x, zeros", "zeros, x")]
 ELEMENTWISE += ["Sum(x, zeros)", "Mul(x, zero)", "Div(zero, x)", "Div(x, zero)"]
 ELEMENTWISE += [f"Where(Not({op}(x, zeros)), x, slope)" for op in ("Less", "GreaterOrEqual")]
-ROOTS = {f"root{n}": np.array(n / 4, np.float32) for n in (1, 2, 3, 6)}
-ELEMENTWISE += [f"Pow(x, {root})" for root in ROOTS]
 WEIGHTS = {
-    **ROOTS,
     "low": np.array(-1, np.float32),
     "high": np.array(2, np.float32),
     "slope": np.full(16, 0.25, np.float32),

@@ -92,16 +92,6 @@ def test_winners_gain_tie_or_are_the_same():
     assert not any(bar.holds for what, bar in bars.items() if "difference" not in what)
 
 
-@pytest.mark.slow
-def test_the_winner_of_a_small_net_is_compared_with_the_unsplit_model(bench, tmp_path):
-    file = tmp_path / "winners.json"
-    arguments = ("branches", "--stages", 2, "--runtime", "tvm", "--trials", 2, "--seconds", 0.2)
-    assert bench(winners, *arguments, "-o", file) in (0, 1)
-    (row,) = result.read(file).rows
-    assert row[0] == "branches"
-    assert row[7] in ("gain", "tie", "loss", "same")
-
-
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(STUDIES).as_posix())
 def test_every_study_file_is_sound(file):
     config = load(file)

@@ -28,16 +28,12 @@ def require_computation(program: Any) -> None:
                 f"op {node.target} of node '{node.name}' has side effects; export without it"
             )
         kind = target_name(node.target)
-        arguments = {a.name: value for a, value in zip(schema.arguments, node.args, strict=False)}
-        arguments |= node.kwargs
-        is_divided_anew = (
-            kind.startswith("avg_pool") and arguments.get("divisor_override") is not None
-        )
+        values = {a.name: value for a, value in zip(schema.arguments, node.args, strict=False)}
+        values |= node.kwargs
+        is_divided_anew = kind.startswith("avg_pool") and values.get("divisor_override") is not None
         if is_divided_anew or kind in ("histc.default", "logcumsumexp.default"):
             raise ModelError(f"node '{node.name}' ({kind}) has no exact form in ONNX; replace it")
-        is_training = (
-            arguments.get("training") is True and arguments.get("running_mean") is not None
-        )
+        is_training = values.get("training") is True and values.get("running_mean") is not None
         if kind == "batch_norm.default" and is_training:
             raise ModelError(f"node '{node.name}' normalises as in training; export after eval()")
 

@@ -4,7 +4,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, parser
+from onnx import StringStringEntryProto, TensorProto, helper, parser
 
 import autosplit
 from autosplit.errors import ModelError
@@ -151,10 +151,8 @@ def test_a_tensor_of_many_rows_is_split_into_few(save):
 
 
 def external(**entries):
-    tensor = TensorProto(name="w", data_type=1, dims=[4], data_location=TensorProto.EXTERNAL)
-    for key, value in entries.items():
-        tensor.external_data.add(key=key, value=value)
-    return tensor
+    data = [StringStringEntryProto(key=key, value=value) for key, value in entries.items()]
+    return TensorProto(name="w", data_type=1, dims=[4], data_location=1, external_data=data)
 
 
 @pytest.mark.parametrize(

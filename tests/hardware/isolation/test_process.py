@@ -56,9 +56,9 @@ sleeper = [sys.executable, "-c", "import time; time.sleep(600)"]
 result = subprocess.Popen(sleeper, start_new_session=True).pid
 """
 IN_STAGE = """
-import ctypes, threading
+import ctypes, threading, time
 ready = threading.Event()
-wait = lambda depth: wait(depth - 1) if depth else ready.wait(99)
+wait = lambda depth: wait(depth - 1) if depth else time.sleep(99)
 for _ in range(9): threading.Thread(target=wait, args=[90], daemon=True).start()
 thread = threading.Thread(target=lambda: (ready.wait(), ctypes.string_at(0)))
 thread.start()
