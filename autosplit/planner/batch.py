@@ -203,7 +203,5 @@ class BatchEvaluator:
             return 0.0
         size = math.fsum(self.costs.sizes[i] for i in ops)
         if self.costs.activations:
-            size += row.batch * math.fsum(
-                self.costs.held_bytes(self.costs.tensors[t]) for t in tensors
-            )
+            size += row.batch * math.fsum(self.costs.held_bytes[t] for t in tensors)
         return size / limit if limit > 0 else (math.inf if size else 0.0)

@@ -148,9 +148,11 @@ class CostModel:
         """Whether a stage of these ops has a state."""
         return bool(bitset(ops) & self.stateful)
 
-    def held_bytes(self, tensor: Transfer) -> float:
-        """The most bytes that a replica holds of a tensor; of a state it has one a stream."""
-        return tensor.bytes * (self.streams if tensor.name in dict(self.states) else 1)
+    @cached_property
+    def held_bytes(self) -> tuple[float, ...]:
+        """The most bytes that a replica holds of each tensor: a state once for each stream."""
+        states = {name for name, _ in self.states}
+        return tuple(t.bytes * (self.streams if t.name in states else 1) for t in self.tensors)
 
     @cached_property
     def index(self) -> Mapping[str | int, int]:

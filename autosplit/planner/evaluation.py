@@ -163,5 +163,5 @@ def _memory(costs: CostModel, stage: Stage, received: Sequence[int], sent: Seque
     memory = math.fsum(costs.sizes[i] for i in stage.ops)
     if costs.activations:
         batch = stage.options[0].row.batch
-        memory += batch * math.fsum(costs.held_bytes(costs.tensors[t]) for t in (*received, *sent))
+        memory += batch * math.fsum(costs.held_bytes[t] for t in (*received, *sent))
     return memory

@@ -304,7 +304,6 @@ def _problem(costs: CostModel, question: Question, numbers: Sequence[int]) -> Pr
         sets = disjoint(bitset(group_of[op] for op in members(ops)) for ops in row.groups)
         together.append(tuple(groups for groups in sets if groups.bit_count() > 1))
     producer = np.array([producer for producer, _ in tensors], dtype=np.intp)
-    tensor_bytes = list(map(costs.held_bytes, costs.tensors))
     free = (0.0,) * len(costs.tensors)
     return Problem(
         costs=costs,
@@ -320,7 +319,7 @@ def _problem(costs: CostModel, question: Question, numbers: Sequence[int]) -> Pr
         receive=_summed([kind.receive or free for kind in costs.kinds], merged),
         memory=np.array([kind.memory for kind in costs.kinds]),
         sizes=_summed([costs.sizes], group_ops)[0],
-        bytes=_summed([tensor_bytes], merged)[0],
+        bytes=_summed([costs.held_bytes], merged)[0],
         producer=producer,
         consumers=tuple(consumers for _, consumers in tensors),
         stateful=np.array([bool(ops & costs.stateful) for ops in contraction.groups]),

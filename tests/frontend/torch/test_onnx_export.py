@@ -180,7 +180,10 @@ class Buffered(torch.nn.Module):
     def __init__(self, **buffers):
         super().__init__()
         for name, tensor in buffers.items():
-            self.register_buffer(name, tensor.clone())
+            if name == "count":  # a parameter may be updated as well
+                self.count = torch.nn.Parameter(tensor.clone(), requires_grad=False)
+            else:
+                self.register_buffer(name, tensor.clone())
 
 
 class Sum(Buffered):
@@ -243,7 +246,7 @@ def test_what_decides_outputs_is_a_state(module, buffers, inputs, changed, state
     items, instance = model.items(5), module(**buffers)
     assert all(item.keys() == inputs.keys() for item in items)
     items[1]["x"][0, :3] = np.nan, -0.0, np.inf
-    current, steps = dict(instance.named_buffers()) | changed, []
+    current, steps = dict(instance.state_dict()) | changed, []
 
     def require_states(pipeline):
         for name, array in pipeline.state().items():
