@@ -13,10 +13,10 @@ MOST = {
     "autosplit/study": 3_817,
     "autosplit/frontend": 3_704,
     "autosplit/lowering": 3_014,
-    "autosplit/hardware": 10_952,
+    "autosplit/hardware": 10_957,
     "autosplit/deploy": 2_736,
     "autosplit/report autosplit/cli autosplit/zoo": 5_465,
-    "autosplit": 35_045,
+    "autosplit": 35_050,
     "studies": 3_903,
     "tests": 24_000,
 }

@@ -1,5 +1,3 @@
-"""Text from outside in one line that a terminal only shows."""
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -75,7 +75,7 @@ def folder(finished):
         ("plan g.json --stages 2 --streams 2", 2, "give --cores instead of --stages"),
         *((f"plan g.json {words}", 2, "give --stages K or --cores N, one of them")
           for words in ("", "--cores 2 --stages 2")),
-        *((f"plan g.json --stages {count}", 2, "--stages") for count in ("0", "1.5")),
+        *((f"plan g.json --stages {count}", 2, "--stages") for count in ("0", "1.5", "9999")),
         ("plan g.json --cores 0", 2, "--cores"),
         ("plan net.onnx --stages 2 --batch 1,5000", 2, "batch is 5000; give at most 4096"),
         ("plan g.json --stages 5", 1, "5 stages are too many"),

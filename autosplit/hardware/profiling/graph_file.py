@@ -22,6 +22,7 @@ from autosplit.cuts import bitset, contract, members
 from autosplit.errors import GraphError
 from autosplit.files import atomic_write, open_regular
 from autosplit.planner import CostModel, Kind, Row, RowCosts, Transfer
+from autosplit.planner.problem import MOST_DEVICES
 
 GRAPH_LIMIT = 64_000_000  # bytes
 _MOST = 1e200  # so that no sum of times is infinite
@@ -99,15 +100,16 @@ class GraphFile:
         return most if isinstance(most, int) and most is not True and most > 0 else None
 
     def stages(self, number: int | str) -> int:
-        """``number``, or for "auto" the limit. Raises GraphError where there is none."""
-        if number != "auto":
-            return int(number)
-        if self.limit is None:
+        """``number``, or for "auto" the limit. Raises GraphError for none, and for too many."""
+        stages = self.limit if number == "auto" else int(number)
+        if stages is None:
             raise GraphError(
                 f"{self.path}: maxFPGAs is {self.document.get('maxFPGAs')!r}, so --stages auto "
                 "has no limit; give a number of stages"
             )
-        return self.limit
+        if stages > MOST_DEVICES:
+            raise GraphError(f"{stages} stages are too many; give --stages 1 to {MOST_DEVICES}")
+        return stages
 
     def device_note(self, stages: int) -> str:
         """A note where there are more stages than the file has devices; else empty."""

@@ -82,6 +82,8 @@ def test_stages_take_the_cores_in_turn_or_as_many_devices_as_there_are_stages():
     assert devices.along(2, ["cores:1", "cores:0"]) == (Cores((1,)), Cores((0,)))
     with pytest.raises(ConfigError, match="3 stages need 3 devices, not 1: cores:0"):
         devices.along(3, ["cores:0"])
+    with pytest.raises(ConfigError, match="9999 stages are too many; give at most 1024"):
+        devices.along(9999)
 
 
 def test_without_pinning_every_core_is_there(monkeypatch):
