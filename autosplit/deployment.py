@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 MOST_CORES = 1 << 16  # an upper limit of core numbers: a huge range would fill the memory
+MOST_DEVICES = 1024  # of a deployment
 
 __all__ = ["Deployment", "Option", "Row", "Stage"]
 

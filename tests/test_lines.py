@@ -9,14 +9,14 @@ import pytest
 ROOT = Path(__file__).parents[1]
 # Lower the number when a room has fewer lines. All lines of the Python files count.
 MOST = {
-    "autosplit/cuts autosplit/planner": 3_745,
+    "autosplit/cuts autosplit/planner": 3_744,
     "autosplit/study": 3_817,
     "autosplit/frontend": 3_704,
-    "autosplit/lowering": 3_014,
-    "autosplit/hardware": 10_957,
+    "autosplit/lowering": 3_012,
+    "autosplit/hardware": 10_956,
     "autosplit/deploy": 2_736,
-    "autosplit/report autosplit/cli autosplit/zoo": 5_465,
-    "autosplit": 35_050,
+    "autosplit/report autosplit/cli autosplit/zoo": 5_462,
+    "autosplit": 35_044,
     "studies": 3_903,
     "tests": 24_000,
 }

@@ -54,9 +54,9 @@ def run(args: argparse.Namespace) -> None:
     if args.chart:
         require("optuna", "all")  # for the chart, before anything is measured
     manifest = manifest_file.locate(args.folder)
-    files = [manifest.parent / name for name in manifest_file.read(args.folder).files]
     for file in filter(None, (args.trace, args.chart)):
-        require_other(file, manifest, *files)
+        files = manifest_file.read(args.folder).files
+        require_other(file, manifest, *(manifest.parent / name for name in files))
     budget = Budget(seconds=args.seconds, latency_items=_LATENCY_ITEMS)
     result = bench(args.folder, budget, workload, args.streams)
     document = {

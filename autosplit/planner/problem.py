@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autosplit.cuts import Contraction, bitset, members
-from autosplit.deployment import Option, Row
+from autosplit.deployment import MOST_DEVICES, Option, Row
 from autosplit.errors import ConfigError, Infeasible
 from autosplit.planner.costs import CostModel, disjoint
 
@@ -21,7 +21,6 @@ Index = NDArray[np.intp]
 Deadline = Callable[[], bool]
 
 SAME = 1e-9  # relative difference below which two sums of costs count as equal
-MOST_DEVICES = 1024
 MOST_STATES = 2000  # ways to use none, some or all devices of each kind
 MOST_MIXES = 200_000  # steps of replicas on devices of several kinds
 

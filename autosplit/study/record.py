@@ -55,10 +55,11 @@ def _times(spread: Spread) -> Spread:
     return spread
 
 
+MOST = 1 << 62  # of any stored whole number, so that each is a finite float
 # All numbers here are times, bytes or counts, so none is negative.
 Number = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
-Index = Annotated[int, Field(strict=True, ge=0, le=1 << 62)]
-Count = Annotated[int, Field(strict=True, ge=1, le=1 << 62)]
+Index = Annotated[int, Field(strict=True, ge=0, le=MOST)]
+Count = Annotated[int, Field(strict=True, ge=1, le=MOST)]
 Text = Annotated[str, PlainValidator(_text)]
 Texts = tuple[Text, ...]
 Table = dict[Any, Any]

@@ -80,13 +80,12 @@ def free_candidate(notify: Callable[[str], None], study: optuna.Study, trial: Fr
     result = record_of(trial)
     name = f"process {result.worker.get('pid')} on {result.worker.get('host')}"
     reason = f"{printable(name)} died or was silent for longer than its lease"
-    is_free = deaths(trial) < DEATHS_LIMIT
+    outcome = "is free again" if deaths(trial) < DEATHS_LIMIT else "has failed too often"
     if result.key:
         # The next trial starts without the old figures. It names this process as its worker, so
         # that others notice if this process dies before it measures.
         trial.user_attrs = {RECORD: {"key": result.key, "worker": this_worker()}}
         RetryHeartbeatStaleTrialCallback(max_retry=DEATHS_LIMIT - 1)(study, trial)
-    outcome = "is free again" if is_free else "has failed too often"
     notify(f"trial {trial.number}: {reason}; its candidate {outcome}")
 
 

@@ -80,9 +80,10 @@ def write(name: str, path: str | os.PathLike[str], seed: int = 0, replaces: bool
     """
     target = Path(path)
     content = make(name, seed).SerializeToString(deterministic=True)
+    may_replace = replaces or not target.is_file()
     with contextlib.suppress(OSError):  # one that cannot be read is another file
-        replaces |= not target.is_file() or target.read_bytes() == content
-    if not replaces:
+        may_replace = may_replace or target.read_bytes() == content
+    if not may_replace:
         raise ConfigError(f"'{target}' is another file; give -o FILE to write there or elsewhere")
     with atomic_write(target) as temporary:
         temporary.write_bytes(content)

@@ -12,7 +12,7 @@ from autosplit.frontend.onnx.single_node import SMALL, known_results
 from autosplit.frontend.onnx.static_shapes import inferred_shapes
 from autosplit.frontend.source import unused
 
-_MOST_PASSES = 100
+_MOST_PASSES = 100  # an If that more others decide, one after the other, stays
 
 
 def take_known_branches(model: Any) -> None:

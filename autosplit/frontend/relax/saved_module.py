@@ -209,7 +209,7 @@ def _number_fields(kind: str) -> Collection[str]:
 
     fields = type_info(kind).fields
     types = {f.name: json.loads(f.metadata["type_schema"])["type"] for f in fields}
-    return frozenset(name for name, kind in types.items() if kind in ("int", "float", "bool"))
+    return frozenset(f for f, type_name in types.items() if type_name in ("int", "float", "bool"))
 
 
 def _check_tensor(data: str) -> None:

@@ -14,12 +14,11 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from autosplit.deployment import MOST_CORES, cores_of
+from autosplit.deployment import MOST_CORES, MOST_DEVICES, cores_of
 from autosplit.errors import ConfigError, MachineError
 from autosplit.extras import tvm
 
 KINDS = ("cpu", "cuda", "rocm", "opencl", "vulkan", "metal")  # of devices on a server
-MOST_PLACES = 1024  # of the stages of a pipeline
 SILENCE_S = 300.0  # a device or a stage without an answer for this long is taken to hang
 _SPELLINGS = (
     "cores:0, cores:0-3, cuda:0, ray:NODE/cores:0-3, rpc:HOST:PORT or tracker:HOST:PORT/KEY"
@@ -185,8 +184,8 @@ def along(
     for text in devices:
         if not isinstance(text, str):
             raise ConfigError(f"device {text!r} is not a string; write {_SPELLINGS}")
-    if stages > MOST_PLACES:
-        raise ConfigError(f"{stages} {things} are too many; give at most {MOST_PLACES}")
+    if stages > MOST_DEVICES:
+        raise ConfigError(f"{stages} {things} are too many; give at most {MOST_DEVICES}")
     if devices and len(devices) != stages:
         raise ConfigError(
             f"{stages} {things} need {stages} devices, not {len(devices)}: {', '.join(devices)}"

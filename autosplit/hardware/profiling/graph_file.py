@@ -19,10 +19,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic.alias_generators import to_camel
 
 from autosplit.cuts import bitset, contract, members
+from autosplit.deployment import MOST_DEVICES
 from autosplit.errors import GraphError
 from autosplit.files import atomic_write, open_regular
 from autosplit.planner import CostModel, Kind, Row, RowCosts, Transfer
-from autosplit.planner.problem import MOST_DEVICES
 
 GRAPH_LIMIT = 64_000_000  # bytes
 _MOST = 1e200  # so that no sum of times is infinite

@@ -8,11 +8,10 @@ a stage.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, count
 from typing import Any
 
 from autosplit.errors import ConfigError, ModelError, explained
@@ -142,16 +141,15 @@ def _composites(module: Any, backends: Sequence[Backend]) -> dict[Any, Composite
     """The composites, in the order of calls, by the global variable of their function."""
     by_name = {backend.name: backend for backend in backends}
     composites: dict[Any, Composite] = {}
-    uses: Counter[str] = Counter()
+    taken: set[str] = set()
     for binding in bindings(module["main"]):
         value = binding.value
         layer = _layer(module, value)
         if not layer or value.op in composites:
             continue
-        symbol, taken = "", {c.symbol for c in composites.values()}
-        while not symbol or symbol in taken:
-            symbol = layer.replace(".", "_") + (str(uses[layer]) if uses[layer] else "")
-            uses[layer] += 1
+        numbered = (f"{layer.replace('.', '_')}{n or ''}" for n in count())
+        symbol = next(name for name in numbered if name not in taken)
+        taken.add(symbol)
         backend = by_name[layer.partition(".")[0]]
         composites[value.op] = Composite(symbol, backend, module[value.op])
     return composites

@@ -16,7 +16,7 @@ from autosplit.errors import AutosplitError
 from autosplit.graph import FusedGraph, Op, build, op_title
 from autosplit.hardware.measurement.results import Baseline
 from autosplit.lowering.states import match_states
-from autosplit.study.record import Figures, StudyRecord, TrialRecord, record_of, study_record
+from autosplit.study.record import MOST, Figures, StudyRecord, TrialRecord, record_of, study_record
 from autosplit.study.results import best_number, error_of, state_of
 from autosplit.units import bound_text, counted
 
@@ -242,11 +242,7 @@ def stored_graph(document: Any) -> FusedGraph | None:
             sources, inputs, outputs = (tuple(op[k]) for k in ("sources", "inputs", "outputs"))
             ops.append(Op(op["name"], op["kernel"], sources, inputs, outputs))
         shapes = {
-            name: (
-                tuple(map(int, t["shape"])),
-                str(t["dtype"]),
-                min(max(0, int(t["bytes"])), 1 << 62),
-            )
+            name: (tuple(map(int, t["shape"])), str(t["dtype"]), min(max(0, int(t["bytes"])), MOST))
             for name, t in document["tensors"].items()
         }
         graph = build(str(document["name"]), ops, shapes, document["inputs"], document["outputs"])

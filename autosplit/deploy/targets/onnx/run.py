@@ -64,13 +64,13 @@ def put_items(items: Items) -> None:
         items.put({name: np.asarray(record[name], order="C") for name in ITEM.fields or ()})
 
 
-def end(failure: Any) -> None:
+def end(error: Any) -> None:
     """End the program where a thread fails: the others would wait for it for ever."""
-    print(f"run.py: {getattr(failure, 'exc_value', failure)}", file=sys.stderr, flush=True)
+    print(f"run.py: {error}", file=sys.stderr, flush=True)
     os._exit(1)
 
 
-threading.excepthook = end
+threading.excepthook = lambda failure: end(failure.exc_value)
 queues: list[Items] = [queue.Queue(2) for _ in range(len(WIRING["pipeline"]) + 1)]
 threading.Thread(target=read_items, args=(queues[0],), daemon=True).start()
 for entry, *ends in zip(WIRING["pipeline"], queues, queues[1:], strict=False):
